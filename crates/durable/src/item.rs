@@ -58,6 +58,11 @@ const BATCH_END: u8 = NO_ITEM;
 /// Flags of a control record.
 pub(crate) const CONTROL: u8 = NO_ITEM | KEY_WIDE;
 
+/// Whether the item with these flags says that its key is deleted.
+pub(crate) fn is_tombstone(flags: u8) -> bool {
+    flags & TOMBSTONE != 0
+}
+
 /// Whether a whole record is an item, and neither a batch end nor a control record.
 #[inline(always)]
 pub(crate) fn is_item(record: &[u8]) -> bool {

@@ -528,6 +528,14 @@ impl<M: Memory> Medium<M> {
         self.mirror().map_or(Ok(()), |disk| disk.read(at, into))
     }
 
+    /// Writes whole blocks to the file that are not in its memory. What is in its memory there is not written.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): what is on the medium there is unknown then.
+    pub(crate) fn write_apart(&self, at: u64, blocks: &[u8]) -> Result<()> {
+        self.mirror().map_or(Ok(()), |disk| disk.write(at, blocks, false))
+    }
+
     /// Reads many pieces of whole blocks, each an offset and how many bytes, together as far as the disk can. Tells
     /// `each` of every one, in the order in which they come.
     pub(crate) fn read_many(

@@ -3,7 +3,7 @@
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
 //! block 1, 2   checkpoint, in turns: number, rule, generation, next sequence, the open logs' tails,
-//!              the mark of the index that goes with the values, features, name of the redo log
+//!              the mark of the index that goes with the values, features, where the saved index is, name of the redo log
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
 //! A file of a later format is refused by its number, before anything else of it is believed
@@ -37,10 +37,11 @@ pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
 pub const MAX_OPEN: usize = 64;
 /// Offset in a checkpoint's block of the mark of its index: behind the open logs.
 const INDEX_AT: usize = 40 + 16 * MAX_OPEN;
-/// Offset of the features: bits without which what the file holds cannot be read. None is known yet. What follows is
-/// reserved and zero: place and bytes of an image of the index, floor of commit timestamps, seed of the hashes in
-/// segment summaries (`docs/value-file.md`).
+/// Offset of the features: bits without which what the file holds cannot be read. None is known yet.
 const FEATURES_AT: usize = INDEX_AT + 8;
+/// Offset of where the saved index is: its first segment, its salt, bytes of its head. What follows is reserved and
+/// zero: floor of commit timestamps, seed of the hashes in segment summaries (`docs/value-file.md`).
+const SAVED_AT: usize = FEATURES_AT + 8;
 /// Offset of the name of the redo log that goes with the values: behind what is reserved.
 const REDO_AT: usize = FEATURES_AT + 40;
 
@@ -64,6 +65,17 @@ pub struct OpenLog {
     pub sequence: u64,
 }
 
+/// Where the saved index of a map is ([`Logs::begin_saving`](crate::logs::Logs::begin_saving)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SavedAt {
+    /// The segment of its head; 0: there is none.
+    pub segment: u32,
+    /// Salt of its checksums.
+    pub salt: u32,
+    /// Bytes of its head.
+    pub bytes: u32,
+}
+
 /// How much of the file counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -81,6 +93,8 @@ pub struct Checkpoint {
     pub open: Vec<OpenLog>,
     /// Mark of the persistent index that goes with the values; 0: none does.
     pub index: u64,
+    /// The saved index from which on the logs are read.
+    pub saved: SavedAt,
     /// Names the redo log that goes with the values; 0: none does (`docs/value-file.md`).
     pub redo: u64,
 }
@@ -196,6 +210,10 @@ impl Checkpoint {
             put_u64(&mut block, 48 + 16 * i, open.sequence);
         }
         put_u64(&mut block, INDEX_AT, self.index);
+        let SavedAt { segment, salt, bytes } = self.saved;
+        for (number, word) in [segment, 0, salt, bytes].into_iter().enumerate() {
+            put_u32(&mut block, SAVED_AT + 4 * number, word);
+        }
         put_u64(&mut block, REDO_AT, self.redo);
         seal_block(&mut block);
         block
@@ -225,6 +243,11 @@ impl Checkpoint {
             segments: get_u32(block, 32),
             open: open.collect(),
             index: get_u64(block, INDEX_AT),
+            saved: SavedAt {
+                segment: get_u32(block, SAVED_AT),
+                salt: get_u32(block, SAVED_AT + 8),
+                bytes: get_u32(block, SAVED_AT + 12),
+            },
             redo: get_u64(block, REDO_AT),
         })
     }
@@ -270,6 +293,7 @@ impl Checkpoint {
             segments: 1,
             open: Vec::new(),
             index: 0,
+            saved: SavedAt::default(),
             redo: 0,
         }
     }
@@ -337,6 +361,7 @@ fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Checkpoint> 
         segments: 1,
         open: Vec::new(),
         index: 0,
+        saved: SavedAt::default(),
         redo: 0,
     };
     checkpoint.store(medium)?;

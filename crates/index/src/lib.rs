@@ -22,5 +22,5 @@ pub mod tree;
 pub use hash::hash_key;
 pub(crate) use reserved::{COMMIT_BYTES, FIRST_COMMIT_BYTES, grow_to};
 pub use reserved::{Commit, Reserved};
-pub use table::{Change, Cursor, HashIndex, Items, Line, Watch};
+pub use table::{Change, Cursor, HashIndex, Items, Layout, Line, Loaded, Watch};
 pub use tree::{Tree, TreeOptions};

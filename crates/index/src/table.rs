@@ -28,12 +28,15 @@ mod growth;
 mod line;
 mod overflow;
 mod repair;
+mod saved;
 mod shard;
 mod version_lock;
 
 use crate::{COMMIT_BYTES, Reserved};
+use bucket::LockedBucket;
 use crossbeam_utils::CachePadded;
 use line::*;
+pub use saved::{Layout, Loaded};
 pub use shard::Watch;
 use shard::{Persistence, Shard};
 use std::io;

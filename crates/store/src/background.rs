@@ -1,5 +1,6 @@
 //! A map's own threads: the checkpointer writes logs out, takes checkpoints and sweeps expired keys; the
-//! collector frees logs; the fetcher reads items from the disk for threads that serve others meanwhile.
+//! collector frees logs; the fetcher reads items from the disk for threads that serve others meanwhile; the saver saves
+//! the index.
 
 use crate::engine::{Change, Engine, Hint, Stored};
 use crate::error::Error;
@@ -54,6 +55,9 @@ const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 const FETCHER_TICK: Duration = Duration::from_millis(50);
 /// Items that the fetcher reads together at the most.
 const FETCHED_AT_ONCE: usize = 256;
+/// How often it is looked whether the index is to be saved, and how soon again after that failed.
+const SAVER_TICK: Duration = Duration::from_millis(100);
+const SAVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -96,11 +100,14 @@ impl Background {
             // others press for room.
             let freed = || collector.collect().is_ok_and(|round| round.freed_segments > 0);
             while freed() && !(*is_over.0.lock() && collector.is_pressed()) {}
+            while collector.warm_up() && !*is_over.0.lock() && !collector.is_pressed() {}
             is_index_damaged = is_index_damaged || !tidy_index(&collector);
             collector.values.stopped().is_none()
         });
-        let fetching = engine.plan.may_spill.then(|| spawn_fetcher(engine, &background.stop));
-        for thread in [Some(collecting), fetching].into_iter().flatten() {
+        let may_spill = engine.plan.may_spill;
+        let fetching = may_spill.then(|| spawn_fetcher(engine, &background.stop));
+        let saving = may_spill.then(|| spawn_saver(engine, &background.stop));
+        for thread in [Some(collecting), fetching, saving].into_iter().flatten() {
             match thread {
                 Ok(thread) => background.threads.push(thread),
                 Err(refused) => {
@@ -169,6 +176,25 @@ fn spawn_fetcher<M: Memory, I: Memory>(
         }
     };
     std::thread::Builder::new().name("terrace-fetch".into()).spawn(body)
+}
+
+/// Saves the index again and again, when much was written since.
+fn spawn_saver<M: Memory, I: Memory>(
+    engine: &Arc<Engine<M, I>>,
+    stop: &Arc<(Mutex<bool>, Condvar)>,
+) -> io::Result<JoinHandle<()>> {
+    let engine = Arc::clone(engine);
+    let mut not_before = Instant::now();
+    spawn("terrace-save", stop, SAVER_TICK, move || {
+        if Instant::now() >= not_before
+            && engine.is_saving_due(false)
+            && engine.save_index().is_err()
+        {
+            // A disk that is full, perhaps. Without it the next opening takes longer.
+            not_before = Instant::now() + SAVER_PATIENCE;
+        }
+        engine.values.stopped().is_none()
+    })
 }
 
 /// Gives up garbage of an index in logs, as far as there is much of it; `false` if a damaged record is in the way,
@@ -242,8 +268,8 @@ impl<M: Memory, I: Memory> Checkpointer<M, I> {
             engine.release_unused(KEPT_FREE);
             if let Some(logs) = engine.values.logs() {
                 logs.release_redo();
-                if engine.has_away() {
-                    // What expires there, or is deleted, opens no log, which would count it.
+                if engine.has_away() || engine.counters.expiries.load(Ordering::Relaxed) {
+                    // What expires, or is deleted where no value is written, opens no log, which would count it.
                     logs.recount_backlog();
                 }
             }

@@ -112,6 +112,11 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Whether the map has threads of its own; without them whoever needs room collects.
     pub has_threads: bool,
     pub collecting: Mutex<()>,
+    /// Held while the index is saved.
+    pub saving: Mutex<()>,
+    /// Logs of this sequence number and above are in memory again, or were not when an opening by a saved index tried
+    /// to bring them back; 0: nothing is left to do.
+    pub warmed_below: AtomicU64,
     /// Held while the map is cleared: the index goes with the values again at the end of it.
     pub clearing: Mutex<()>,
     pub counters: Counters,

@@ -41,6 +41,7 @@ mod recovered;
 mod redo;
 mod refused;
 mod reopen;
+mod saved_index;
 mod session;
 mod spill;
 mod stats;

@@ -168,7 +168,10 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let options = MapOptions { persist: Persist::Values, ..options };
     let opening = Opening::on(&medium, &options, &budget)?;
-    let (engine, recovery) = opening.read_values(opening.values(medium)?)?;
+    let (engine, recovery) = match opening.by_saved_index(opening.values(medium)?)? {
+        Ok(opened) => opened,
+        Err((values, _)) => opening.read_values(values)?,
+    };
     engine.follow_policy()?;
     Ok(start(engine, recovery, &mut None))
 }
@@ -268,6 +271,22 @@ impl<'a> Opening<'a> {
         if self.plan.access.passes_damage() {
             return self.read_values(values);
         }
+        let (values, unused) = match self.by_saved_index(values)? {
+            Ok(opened) => return Ok(opened),
+            Err(unusable) => unusable,
+        };
+        let unused = unused.map(|why| format!("the saved index was not used: {why}"));
+        let (engine, report) = self.found_without(values, index, dir)?;
+        Ok((engine, RecoveryReport { unfit: unused.or(report.unfit), ..report }))
+    }
+
+    /// The same where no index is saved among the values.
+    fn found_without(
+        &self,
+        values: Stored<Native>,
+        index: &IndexInDirectory,
+        dir: &Path,
+    ) -> Result<Opened<Native, Native>> {
         if !self.plan.access.writes() {
             return self.read_values_beside(values, index);
         }
@@ -321,6 +340,8 @@ impl<'a> Opening<'a> {
             has_threads: self.has_threads,
             collecting: Mutex::new(()),
             clearing: Mutex::new(()),
+            saving: Mutex::new(()),
+            warmed_below: AtomicU64::new(0),
             counters: Counters::default(),
             watches: Registry::default(),
             durability: InForce::new(durability),

@@ -41,12 +41,14 @@ pub enum Procedure {
     WalkToLogs,
     /// 5: replay of the last section; nothing else needed repair.
     Replay,
+    /// The saved index was loaded, and the logs read that were written since.
+    SavedIndex,
     /// None was needed: index and allocation metadata were reopened as closed.
     AsClosed,
 }
 
 impl Procedure {
-    /// Its number in Wu, chapter 2; 0 if none was needed.
+    /// Its number in Wu, chapter 2; 0 if it is none of those.
     pub fn number(self) -> u8 {
         match self {
             Procedure::ReadSlots => 1,
@@ -54,7 +56,7 @@ impl Procedure {
             Procedure::WalkToSlots => 3,
             Procedure::WalkToLogs => 4,
             Procedure::Replay => 5,
-            Procedure::AsClosed => 0,
+            Procedure::SavedIndex | Procedure::AsClosed => 0,
         }
     }
 }
@@ -67,6 +69,7 @@ impl fmt::Display for Procedure {
             Procedure::WalkToSlots => "index walk: unnamed slots were freed",
             Procedure::WalkToLogs => "index walk: unnamed bytes counted as dead",
             Procedure::Replay => "replay of the last section",
+            Procedure::SavedIndex => "saved index, and a scan of the logs since",
             Procedure::AsClosed => "index and allocation metadata reopened as closed",
         })
     }
@@ -109,6 +112,9 @@ const PAGE: usize = 1000;
 /// Items prefetched by a walk, and lines of each.
 const AHEAD: usize = 16;
 const AHEAD_LINES: u64 = 3;
+
+/// Told location, item and bytes of each item that counts.
+type Visit<'a> = &'a (dyn Fn(u64, &Item<'_>, usize) + Sync);
 
 pub(crate) type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 
@@ -188,13 +194,22 @@ impl Opening<'_> {
 
     /// Reads all values into the empty index.
     pub fn read_into<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
+        self.read_by(engine, |visit| engine.values.recover(self.threads, visit))
+    }
+
+    /// Takes all that `read` visits into the index.
+    pub fn read_by<M: Memory, I: Memory>(
+        &self,
+        engine: &Engine<M, I>,
+        read: impl FnOnce(Visit<'_>) -> terrace_durable::Result<Recovered>,
+    ) -> Result<Recovered> {
         let (failed, aside) = (Mutex::new(None), PutAside::default());
         let visit = |location: u64, item: &Item<'_>, bytes: usize| {
             if let Err(error) = engine.recovered(location, item, bytes, &aside) {
                 failed.lock().get_or_insert(error);
             }
         };
-        let found = engine.values.recover(self.threads, &visit)?;
+        let found = read(&visit)?;
         engine.recovered_all(&aside)?;
         failed.into_inner().map_or(Ok(found), Err)
     }

@@ -33,6 +33,7 @@ mod readers_hold_memory_back;
 mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
 mod replica;
+mod saved_index;
 mod short_logs;
 mod slabs;
 mod small_disk;

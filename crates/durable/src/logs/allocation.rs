@@ -124,8 +124,16 @@ impl<M: Memory> Logs<M> {
         let visit = |_: u64, _: &Item<'_>, _: usize| {};
         let tails = Some(&tails as _);
         let (found, control) = (Mutex::default(), Mutex::default());
-        let scan =
-            Scan { logs: self, checkpoint, visit: &visit, found, open_only: true, tails, control };
+        let scan = Scan {
+            logs: self,
+            checkpoint,
+            visit: &visit,
+            found,
+            open_only: true,
+            tails,
+            control,
+            saved: None,
+        };
         let mends = scan.run(count, 1)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {

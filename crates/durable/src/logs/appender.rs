@@ -96,6 +96,9 @@ impl<M: Memory> Appender<'_, M> {
         let header_bytes = new.encode_header(writer.salt, writer.in_batch, &mut header);
         let parts = [&header[..header_bytes], new.key, new.value];
         let location = self.logs.write(&mut writer, &parts);
+        if new.tombstone {
+            self.logs.segments[writer.segment as usize].deleted.fetch_add(1, Ordering::Relaxed);
+        }
         let salt = writer.salt;
         writer.redo(self.logs.medium.memory(), Some(new.key), salt, &parts);
         self.logs.record_tail(&writer, changes);
@@ -216,6 +219,8 @@ impl<M: Memory> Logs<M> {
         self.dead.iter().for_each(|dead| dead[segment as usize].store(0, Ordering::Relaxed));
         state.end.store(0, Ordering::Relaxed);
         state.closed.store(0, Ordering::Relaxed);
+        state.deleted.store(0, Ordering::Relaxed);
+        state.half_expires_at_ms.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
         state.salt.store(salt, Ordering::Relaxed);
         let frozen = if self.overwrites() { 0 } else { overwrite::ALL };
@@ -230,6 +235,7 @@ impl<M: Memory> Logs<M> {
             generation,
             format: segment::FORMAT,
             is_in_order: self.medium.is_byte_addressable(),
+            is_saved: false,
         };
         self.write_header(segment, &header.encode());
         // Counting looks at every segment; a 64th of them filled can make few more due.

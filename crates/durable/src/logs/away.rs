@@ -16,7 +16,9 @@ use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::error::Result;
 use crate::item;
 use crate::medium::BLOCK_BYTES;
+use crate::values::place::{offset_of, segment_of};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,6 +45,8 @@ pub(super) struct Away {
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
     pub(super) leaving: Mutex<Vec<Leaving>>,
+    /// By log that is away, the offsets of items that say that a key is deleted, in order.
+    pub(super) deleted: Mutex<HashMap<u32, Box<[u32]>>>,
     pub(super) fetched: AtomicU64,
     pub(super) fetched_bytes: AtomicU64,
     /// Bytes of an item that was fetched lately.
@@ -126,7 +130,8 @@ impl<M: Memory> Logs<M> {
 
     /// Segments whose bytes are in memory.
     pub fn segments_in_memory(&self) -> usize {
-        self.total_segments().saturating_sub(self.away_logs()) + self.leaving_segments()
+        let elsewhere = self.away_logs() + self.saved_segments();
+        self.total_segments().saturating_sub(elsewhere) + self.leaving_segments()
     }
 
     /// Segments that wait for readers to leave memory.
@@ -200,10 +205,7 @@ impl<M: Memory> Logs<M> {
 
     /// A log at rest, all of it on the disk, is away from here on.
     pub(super) fn take_away(&self, segment: u32) {
-        let half_expires_at_ms = self.half_expires_at(segment);
-        self.segments[segment as usize]
-            .half_expires_at_ms
-            .store(half_expires_at_ms, Ordering::Relaxed);
+        self.look_through(segment);
         let have_left = Arc::new(AtomicBool::new(self.releases_early()));
         // Before anyone may ask for a copy.
         let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
@@ -220,11 +222,32 @@ impl<M: Memory> Logs<M> {
         guard.flush();
     }
 
+    /// During recovery: a log at rest, all of it on the disk, is away without having been read.
+    pub(super) fn starts_away(&self, segment: u32) {
+        self.away.count.fetch_add(1, Ordering::Relaxed);
+        let _pool = self.lock_pool();
+        self.residents.send_away(segment, &self.segments[segment as usize].place);
+    }
+
+    /// The same of an item there that says that its key is deleted.
+    pub fn found_deleted(&self, locations: &mut [u64]) {
+        locations.sort_unstable();
+        let mut deleted = self.away.deleted.lock();
+        for of_log in locations.chunk_by(|one, other| segment_of(*one) == segment_of(*other)) {
+            let offsets = of_log.iter().map(|location| offset_of(*location));
+            deleted.insert(segment_of(of_log[0]) as u32, offsets.collect());
+        }
+    }
+
+    /// Before any log is away that was not read: items are about so long.
+    pub(super) fn expects_items_of(&self, bytes: usize) {
+        self.away.item_bytes.store(bytes, Ordering::Relaxed);
+        let _made = self.away.copies.get_or_init(|| self.copies_of(bytes as u64));
+    }
+
     /// Room for copies of items like those of `segment`, of which there is one at least: three quarters of the budget,
     /// of which recovery takes one.
     fn new_copies(&self, segment: u32) -> ItemCache {
-        let limit = self.budget.limit();
-        let share = if limit > u64::MAX / 8 { COPIES_MOST } else { limit / 4 };
         let end = start_of(segment)
             + u64::from(self.segments[segment as usize].end.load(Ordering::Relaxed));
         let first = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
@@ -237,7 +260,12 @@ impl<M: Memory> Logs<M> {
             at += item.len() as u64;
             items += 1;
         }
-        let item_bytes = (at - first).checked_div(items).unwrap_or(100);
+        self.copies_of((at - first).checked_div(items).unwrap_or(100))
+    }
+
+    fn copies_of(&self, item_bytes: u64) -> ItemCache {
+        let limit = self.budget.limit();
+        let share = if limit > u64::MAX / 8 { COPIES_MOST } else { limit / 4 };
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
         if self.may_leave() {
             copies.limit(share);
@@ -311,6 +339,8 @@ impl<M: Memory> Logs<M> {
         let pool = self.lock_pool();
         self.residents.add(&row.place, |first| self.places(&pool, first));
         self.away.count.fetch_sub(1, Ordering::Relaxed);
+        drop(pool);
+        self.away.deleted.lock().remove(&segment);
         Ok(())
     }
 

@@ -33,6 +33,10 @@ pub enum Fault {
     LeaveUnwritten,
     /// The memory of logs that leave is given back while readers look at it.
     ReleaseEarly,
+    /// The saved index is named before what it names is durable.
+    SavedUnflushed,
+    /// The saved index knows logs that were closed while it was passed on.
+    SavedLate,
 }
 
 /// The mistakes that are made.

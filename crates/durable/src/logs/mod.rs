@@ -38,6 +38,7 @@ mod read;
 mod recover;
 mod redo;
 mod rows;
+mod saved;
 mod segment;
 mod turns;
 
@@ -50,6 +51,7 @@ pub use fault::Fault;
 pub(crate) use fault::Faults;
 pub use fetch::Wanted;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;
+pub use saved::{PARAMETERS, Part, SavedIndex, SavedStats, Saving};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
 use crate::allocation::AllocationPages;
@@ -58,7 +60,7 @@ use crate::flush::{Flush, Flusher};
 use crate::item::{self, BATCH_END_BYTES};
 use crate::medium::Medium;
 use crate::redo_log::{Left, Owed, RedoLog};
-use crate::superblock::{self, Checkpoint, MAX_OPEN, Rule, Shape};
+use crate::superblock::{self, Checkpoint, MAX_OPEN, Rule, SavedAt, Shape};
 use crate::values::place::{Residents, segment_of, start_of};
 use crate::values::rows::Zeroed;
 use crate::values::{Residence, SEGMENT_BYTES};
@@ -70,6 +72,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use rows::Frozen;
+use saved::Saved;
 use segment::RECOVERED;
 pub(crate) use segment::Segment;
 use std::cell::RefCell;
@@ -103,6 +106,9 @@ pub struct Logs<M: Memory = Native> {
     segments: Box<[Segment]>,
     residents: Residents,
     away: Box<Away>,
+    saved: Mutex<Saved>,
+    /// Segments of the saved index, and of one that is being saved.
+    saved_segments: AtomicUsize,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     commit_queues: Box<[CachePadded<CommitQueue>]>,
     pool: Arc<Mutex<Pool>>,
@@ -182,6 +188,8 @@ impl<M: Memory> Logs<M> {
             segments: Segment::rows(count),
             residents: Residents::default(),
             away: Box::default(),
+            saved: Mutex::default(),
+            saved_segments: AtomicUsize::new(0),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             commit_queues: (0..=writers).map(|_| CachePadded::new(queue())).collect(),
             pool: Arc::new(Mutex::new(pool)),
@@ -315,7 +323,7 @@ impl<M: Memory> Logs<M> {
         }
         let fresh = self.lock_pool().fresh;
         (1..fresh)
-            .filter(|s| *s != except && self.segments[*s as usize].state() != State::Free)
+            .filter(|s| *s != except && self.segments[*s as usize].state().is_of_log())
             .map(|s| self.segments[s as usize].sequence.load(Ordering::Relaxed))
             .min()
             .unwrap_or(u64::MAX)
@@ -357,7 +365,7 @@ impl<M: Memory> Logs<M> {
                 is_of_collector: segment.origin.load(Ordering::Relaxed) as u8 == COLLECTOR as u8,
             }
         };
-        (1..fresh).map(view).filter(|v| v.state != State::Free).collect()
+        (1..fresh).map(view).filter(|v| v.state.is_of_log()).collect()
     }
 
     /// Segments that could be opened without growing the file.
@@ -427,6 +435,7 @@ impl<M: Memory> Logs<M> {
         next.generation += 1;
         next.open.clear();
         next.index = 0;
+        next.saved = SavedAt::default();
         next.next_sequence = self.next_sequence();
         let redone = self.note_checkpoint(&mut writers, next.number);
         self.stop_on_error(self.store_checkpoint(&next))?;
@@ -449,6 +458,9 @@ impl<M: Memory> Logs<M> {
         let mut used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();
         used.retain(|s| self.segments[*s as usize].frees());
         self.backlog.store(0, Ordering::Relaxed);
+        self.away.deleted.lock().clear();
+        // Whatever is saved next, nothing goes on from here.
+        self.saved.lock().forget();
         let (gone, segments) = self.cleared_away(used);
         Freed { logs: self, segments }.reuse_after_readers(guard);
         let pool = Arc::clone(&self.pool);

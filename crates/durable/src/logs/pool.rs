@@ -117,6 +117,31 @@ impl<M: Memory> Logs<M> {
         Ok(segment)
     }
 
+    /// The same for a saved index, which takes no memory.
+    pub(super) fn grow_for_saving(&self, pool: &mut Pool) -> Result<u32> {
+        self.take_disk(Room::Ordinary)?;
+        let (segment, is_fresh) = match pool.released.pop() {
+            Some(segment) => (segment, false),
+            None => (pool.fresh, true),
+        };
+        let grown = match (segment as usize) < self.segments.len() {
+            true => self.grow_file(segment),
+            false => Err(self.no_room()),
+        };
+        if let Err(error) = grown {
+            pool.released.extend((!is_fresh).then_some(segment));
+            self.give_disk();
+            return Err(error);
+        }
+        if is_fresh {
+            pool.fresh += 1;
+            self.budget.take_anyway(self.row_bytes(1));
+        }
+        let place = &self.segments[segment as usize].place;
+        self.residents.add(place, |first| self.places(pool, first));
+        Ok(segment)
+    }
+
     /// Makes the spare segments one by one beside those of a map that fills more than its first: on a full disk, keys
     /// can be deleted and logs collected in them.
     fn put_spare_aside(&self, pool: &mut Pool) {
@@ -137,7 +162,7 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Free segments that are kept for the collector and deletes.
-    fn spare(&self) -> usize {
+    pub(super) fn spare(&self) -> usize {
         ((self.budget.headroom() / u64::from(SEGMENT_BYTES)) as usize).min(COLLECTOR_SPARE)
     }
 

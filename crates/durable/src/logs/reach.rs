@@ -54,6 +54,7 @@ impl<M: Memory> Logs<M> {
             open_only: true,
             tails: None,
             control,
+            saved: None,
         };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
@@ -91,7 +92,7 @@ impl<M: Memory> Logs<M> {
             let end = match mend {
                 Mend::Keep => state.end.load(Ordering::Relaxed),
                 Mend::SealAt(end, _) => *end,
-                Mend::AlreadyFree | Mend::Free => 0,
+                Mend::AlreadyFree | Mend::Free | Mend::Saved => 0,
             };
             counted.push(Counted { end, salt, live: 0 });
         }

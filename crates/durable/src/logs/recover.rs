@@ -7,13 +7,14 @@
 //! nothing that was cut off can come back at a later recovery, and a crash during recovery finds
 //! what this one found.
 
-use super::segment::{FORMAT, FoundHeader, SegmentHeader, seal_word};
-use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
+use super::segment::{FORMAT, FoundHeader, KNOWN_FLAGS, SegmentHeader, seal_word};
+use super::segment_of;
+use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SavedIndex, State, start_of};
 use crate::control::{self, Control, KNOWN_KINDS};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
 use crate::medium::{BLOCK_BYTES, Blocks};
-use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule};
+use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule, SavedAt};
 use crate::values::{Damage, Recovered, TornTail};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use terrace_memory::Memory;
 
+/// Headers that are read together.
+const HEADERS_TOGETHER: usize = 1024;
 /// Bytes checksummed at most in search of the next intact item behind damage.
 const RESYNC_BYTES: usize = 256 << 20;
 
@@ -35,6 +38,8 @@ pub(super) enum Mend {
     Keep,
     /// Was open: close it at this offset, with the seal of this salt.
     SealAt(u32, u32),
+    /// A part of the saved index that is in use.
+    Saved,
 }
 
 /// Where a log that was open ends.
@@ -51,6 +56,8 @@ pub(super) struct Scan<'a, M: Memory> {
     pub tails: Option<Tails<'a>>,
     /// Segments, and bytes of control records in them.
     pub control: Mutex<Vec<(u32, u32)>>,
+    /// What knows logs that need not be read.
+    pub saved: Option<&'a SavedIndex>,
 }
 
 impl<M: Memory> Logs<M> {
@@ -66,6 +73,34 @@ impl<M: Memory> Logs<M> {
         threads: usize,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
+        // All that it has is read, and may be written anew before another one is saved.
+        self.lock_checkpoint().saved = SavedAt::default();
+        self.recover_behind(None, threads, visit)
+    }
+
+    /// The same of what a saved index does not know: `items` of it are about so long. What it knows is away.
+    ///
+    /// # Errors
+    /// As [`Logs::recover`].
+    pub fn recover_since(
+        &self,
+        saved: &SavedIndex,
+        item_bytes: usize,
+        threads: usize,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+    ) -> Result<Recovered> {
+        self.expects_items_of(item_bytes);
+        self.uses_saved(saved);
+        self.takes_known(saved);
+        self.recover_behind(Some(saved), threads, visit)
+    }
+
+    fn recover_behind(
+        &self,
+        saved: Option<&SavedIndex>,
+        threads: usize,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+    ) -> Result<Recovered> {
         let start = Instant::now();
         let mut checkpoint = self.lock_checkpoint().clone();
         let (count, mut whole_file) = self.segments_in_file(&checkpoint)?;
@@ -74,8 +109,16 @@ impl<M: Memory> Logs<M> {
             checkpoint.generation = self.newest_generation(count)?;
         }
         let (found, control) = (Mutex::default(), Mutex::default());
-        let scan =
-            Scan { logs: self, checkpoint, visit, found, open_only: false, tails: None, control };
+        let scan = Scan {
+            logs: self,
+            checkpoint,
+            visit,
+            found,
+            open_only: false,
+            tails: None,
+            control,
+            saved,
+        };
         let mends = scan.run(count, threads)?;
         for (segment, bytes) in scan.control.into_inner().expect("no scanner panicked") {
             self.supersede(start_of(segment), bytes as usize);
@@ -136,6 +179,23 @@ impl<M: Memory> Logs<M> {
         Ok(newest)
     }
 
+    /// The headers of all segments, with one for the head of the file; of a mirrored file many are read together.
+    pub(super) fn read_headers(&self, count: u32) -> Result<Vec<FoundHeader>> {
+        let mut headers = vec![FoundHeader::Free; count as usize];
+        for first in (1..count).step_by(HEADERS_TOGETHER) {
+            let some = first..(first + HEADERS_TOGETHER as u32).min(count);
+            let pieces: Vec<_> =
+                some.map(|segment| (start_of(segment), BLOCK_BYTES as usize)).collect();
+            let mut failed = None;
+            self.medium.read_many(&pieces, &mut |number, found| match found {
+                Ok(block) => headers[first as usize + number] = SegmentHeader::decode(block),
+                Err(error) => failed = Some(error),
+            });
+            failed.map_or(Ok(()), Err)?;
+        }
+        Ok(headers)
+    }
+
     fn read_header(&self, segment: u32) -> Result<FoundHeader> {
         let start = start_of(segment);
         if !self.medium.is_byte_addressable() {
@@ -181,7 +241,9 @@ impl<M: Memory> Logs<M> {
     fn newer(&self, header: FoundHeader) -> Option<Error> {
         let (what, found, known) = match header {
             FoundHeader::NewerFormat(found) => ("segment of format", found.into(), FORMAT.into()),
-            FoundHeader::NewerFlags(found) => ("segment with flags", found.into(), 1),
+            FoundHeader::NewerFlags(found) => {
+                ("segment with flags", found.into(), KNOWN_FLAGS.into())
+            }
             FoundHeader::Free | FoundHeader::Damaged | FoundHeader::Intact(_) => return None,
         };
         Some(Error::Newer { path: self.medium.path().into(), what, found, known })
@@ -202,6 +264,7 @@ impl<M: Memory> Logs<M> {
             newest = newest.max(state.sequence.load(Ordering::Relaxed));
             match *mend {
                 Mend::Keep => state.set_state(State::Sealed),
+                Mend::Saved => state.set_state(State::Saved),
                 Mend::AlreadyFree => released.push(segment),
                 Mend::Free if self.may_leave() => gone.push(segment),
                 Mend::Free => free.push(segment),
@@ -222,7 +285,8 @@ impl<M: Memory> Logs<M> {
         released.retain(|segment| *segment < count);
         self.leave_free(&gone)?;
         // Those that have left by now were counted apart.
-        let in_memory = u64::from(count - 1) - (released.len() + self.away_logs()) as u64;
+        let elsewhere = released.len() + self.away_logs() + self.saved_segments();
+        let in_memory = u64::from(count - 1) - elsewhere as u64;
         let rows = self.row_bytes(count - 1);
         self.budget.take_anyway(rows + in_memory * u64::from(SEGMENT_BYTES));
         {
@@ -260,7 +324,7 @@ impl<M: Memory> Logs<M> {
 
     fn mend(&self, segment: u32, mend: &Mend) -> Result<()> {
         match *mend {
-            Mend::Keep | Mend::AlreadyFree => return Ok(()),
+            Mend::Keep | Mend::AlreadyFree | Mend::Saved => return Ok(()),
             Mend::Free => self.clear_header(segment),
             Mend::SealAt(end, salt) => self.write_seal(segment, seal_word(salt, end)),
         }
@@ -302,7 +366,10 @@ impl<M: Memory> Scan<'_, M> {
         // and has nothing is freed by recovery while the checkpoint still names it, and a crash may come before the
         // next checkpoint.
         let holds = |open: &OpenLog| open.segment == segment && open.tail > SEGMENT_HEADER_BYTES;
-        let found = logs.read_header(segment)?;
+        let found = match self.saved {
+            Some(saved) => saved.headers[segment as usize],
+            None => logs.read_header(segment)?,
+        };
         let header = match found {
             FoundHeader::Free if !self.checkpoint.open.iter().any(holds) => {
                 return Ok(Mend::AlreadyFree);
@@ -325,6 +392,14 @@ impl<M: Memory> Scan<'_, M> {
         state.sequence.store(header.sequence, Ordering::Relaxed);
         state.salt.store(header.salt, Ordering::Relaxed);
         state.header_writer.store((header.writer as u8).wrapping_add(1), Ordering::Relaxed);
+        if header.is_saved {
+            let is_used = self.saved.is_some_and(|saved| saved.is_of(segment));
+            return Ok(if is_used { Mend::Saved } else { Mend::Free });
+        }
+        if self.saved.is_some_and(|saved| saved.knows(start)) {
+            self.found.lock().expect("no scanner panicked").segments += 1;
+            return Ok(Mend::Keep);
+        }
         let Some(limit) = self.limit(segment, &header) else { return Ok(Mend::Free) };
         if self.open_only && limit.is_closed_at(header.sealed_bytes) {
             state.end.store(header.sealed_bytes, Ordering::Relaxed);
@@ -396,7 +471,7 @@ impl<M: Memory> Scan<'_, M> {
                         batch.push((at, length));
                     } else {
                         items += 1;
-                        (self.visit)(start + at as u64, &item, length);
+                        self.tell(start + at as u64, &item, length);
                         counted = at + length;
                     }
                     at += length;
@@ -491,13 +566,20 @@ impl<M: Memory> Scan<'_, M> {
         Error::Newer { path: self.logs.medium.path().into(), what, found, known }
     }
 
+    fn tell(&self, at: u64, item: &Item<'_>, length: usize) {
+        if item.tombstone {
+            self.logs.segments[segment_of(at)].deleted.fetch_add(1, Ordering::Relaxed);
+        }
+        (self.visit)(at, item, length);
+    }
+
     /// Tells the items of a batch, by offset and length; returns their number.
     fn tell_batch(&self, start: u64, batch: &mut Vec<(usize, usize)>, salt: u32) -> u64 {
         let told = batch.len() as u64;
         for (at, length) in batch.drain(..) {
             let at = start + at as u64;
             if let Record::Item(item, _) = self.record(at, at + length as u64, salt) {
-                (self.visit)(at, &item, length);
+                self.tell(at, &item, length);
             }
         }
         told

@@ -16,7 +16,8 @@
 //! The magic says the segment's format, whatever the file's. Segments of format 1 (`TLOG`) have neither flags nor
 //! control records. Flags are bits without which the items cannot be read or judged: bit 0, each record was durable
 //! before the next was begun, as on byte-addressable media; bit 1 is kept for items that follow a version record
-//! ([`control`](crate::control)). A segment of a later format, or with other flags, is refused by its number.
+//! ([`control`](crate::control)); bit 2, what follows is no log but a part of the [saved index](super::saved). A
+//! segment of a later format, or with other flags, is refused by its number.
 
 use super::Logs;
 use super::pool::Pool;
@@ -33,6 +34,9 @@ pub(crate) const FORMAT: u8 = 2;
 const SEED: u32 = u32::from_le_bytes(*b"TLOG");
 /// Flag: each record was durable before the next was begun.
 const IN_ORDER: u32 = 1;
+/// Flag: a part of the saved index.
+const SAVED: u32 = 4;
+pub(crate) const KNOWN_FLAGS: u32 = IN_ORDER | SAVED;
 
 fn magic_of(format: u8) -> u32 {
     u32::from_le_bytes(if format == 1 { *b"TLOG" } else { [b'T', b'L', b'O', b'0' + format] })
@@ -57,6 +61,8 @@ pub(crate) struct SegmentHeader {
     pub format: u8,
     /// Whether each record was durable before the next was begun.
     pub is_in_order: bool,
+    /// Whether it is a part of the saved index, and no log.
+    pub is_saved: bool,
 }
 
 /// What stands where a header should be.
@@ -83,7 +89,8 @@ impl SegmentHeader {
         bytes[4..8].copy_from_slice(&self.writer.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.salt.to_le_bytes());
-        bytes[20..24].copy_from_slice(&(u32::from(self.is_in_order) * IN_ORDER).to_le_bytes());
+        let flags = u32::from(self.is_in_order) * IN_ORDER + u32::from(self.is_saved) * SAVED;
+        bytes[20..24].copy_from_slice(&flags.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
         let seal = if self.sealed_bytes == 0 { 0 } else { seal_word(self.salt, self.sealed_bytes) };
         bytes[32..40].copy_from_slice(&seal.to_le_bytes());
@@ -116,7 +123,7 @@ impl SegmentHeader {
         let is_odd = get_u64(bytes, 8) > u64::MAX / 2
             || (seal != 0 && seal != seal_word(salt, sealed_bytes));
         let format = match format {
-            Some(_) if flags & !IN_ORDER != 0 => return FoundHeader::NewerFlags(flags),
+            Some(_) if flags & !KNOWN_FLAGS != 0 => return FoundHeader::NewerFlags(flags),
             Some(format) if !is_odd => format,
             _ => return FoundHeader::Damaged,
         };
@@ -128,6 +135,7 @@ impl SegmentHeader {
             sealed_bytes,
             format,
             is_in_order: flags & IN_ORDER != 0,
+            is_saved: flags & SAVED != 0,
         })
     }
 }
@@ -144,6 +152,15 @@ pub enum State {
     Sealed = 2,
     /// A collector is moving what lives out of it.
     Collecting = 3,
+    /// It is no log, but a part of the saved index.
+    Saved = 4,
+}
+
+impl State {
+    /// Whether it is a log's.
+    pub(super) fn is_of_log(self) -> bool {
+        !matches!(self, State::Free | State::Saved)
+    }
 }
 
 /// The volatile side of a segment.
@@ -160,8 +177,10 @@ pub(crate) struct Segment {
     pub salt: AtomicU32,
     /// Where it is.
     pub place: Place,
-    /// When half of it has expired, in milliseconds since 1970, while it is away.
+    /// When half of it has expired, in milliseconds since 1970, of one that is away, or is in the saved index.
     pub half_expires_at_ms: AtomicU64,
+    /// Items in it that say that a key is deleted.
+    pub deleted: AtomicU32,
     /// Number of the writer that the header on the medium names, and one; 0 where recovery read none.
     pub header_writer: AtomicU8,
     /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium
@@ -196,7 +215,8 @@ impl Segment {
             0 => State::Free,
             1 => State::Open,
             2 => State::Sealed,
-            _ => State::Collecting,
+            3 => State::Collecting,
+            _ => State::Saved,
         }
     }
 
@@ -230,6 +250,7 @@ mod tests {
             generation: 3,
             format: FORMAT,
             is_in_order: true,
+            is_saved: true,
         };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), FoundHeader::Intact(header));

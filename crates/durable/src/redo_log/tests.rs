@@ -24,6 +24,7 @@ fn checkpoint(number: u64) -> Checkpoint {
         segments: 3,
         open: Vec::new(),
         index: 0,
+        saved: Default::default(),
         redo: 0,
     }
 }

@@ -23,9 +23,9 @@ pub(super) const FIRST_BUCKETS: u64 = 16;
 /// What an entry has of its key's hash, above its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tags {
-    location_bits: u8,
+    pub(super) location_bits: u8,
     /// The first bit of the hash that is in the tag.
-    from: u8,
+    pub(super) from: u8,
 }
 
 /// Bits of a bucket's number that every table has ([`FIRST_BUCKETS`]).

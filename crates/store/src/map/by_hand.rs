@@ -18,6 +18,15 @@ impl<M: Memory, I: Memory> Map<M, I> {
         Ok(crate::background::keep(&self.inner.engine, unwritten_bytes, is_checkpoint_due)?)
     }
 
+    /// Saves the index, as a thread of the map does when it is worth it; whether it was.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[doc(hidden)]
+    pub fn save_index(&self) -> Result<bool> {
+        self.inner.engine.save_index()
+    }
+
     /// The medium below, for tests that record or break it.
     #[doc(hidden)]
     pub fn medium(&self) -> &Medium<M> {

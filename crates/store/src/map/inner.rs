@@ -75,6 +75,9 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         // Who writes through another handle meanwhile is refused, or in the last checkpoint.
         self.engine.values.logs().iter().for_each(|logs| logs.refuse_writers());
         let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
+        if flushed.is_ok() && self.engine.is_saving_due(true) {
+            self.engine.save_at_end();
+        }
         self.engine.values.stop(CLOSED.into());
         // Neither is begun any more.
         let memory = self.engine.values.medium().memory();

@@ -89,7 +89,7 @@ fn way(map: &Map) -> Way {
         Procedure::ReadLogs | Procedure::ReadSlots => Way::Read,
         Procedure::WalkToLogs | Procedure::WalkToSlots => Way::Walked,
         Procedure::Replay => Way::Replayed,
-        Procedure::AsClosed => Way::AsClosed,
+        Procedure::SavedIndex | Procedure::AsClosed => Way::AsClosed,
     }
 }
 

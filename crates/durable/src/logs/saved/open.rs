@@ -1,0 +1,222 @@
+//! Finding a saved index, and what it knows of the logs that are there.
+
+use super::frames::{HEAD_FRAMES, Reading};
+use super::{HEAD_BYTES, MAGIC, PARAMETERS, PART_BYTES, ROW_BYTES, Row, Saved, VERSION};
+use crate::error::Result;
+use crate::logs::segment::{FoundHeader, SegmentHeader};
+use crate::logs::{Logs, SEGMENT_BYTES};
+use crate::superblock::{Checkpoint, SavedAt, get_u32, get_u64};
+use crate::values::place::segment_of;
+use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
+
+/// The index that the checkpoint record names.
+#[derive(Debug)]
+pub struct SavedIndex {
+    at: SavedAt,
+    next_sequence: u64,
+    parameters: [u64; PARAMETERS],
+    /// Of each part, the first frame and the bytes; without the rows.
+    parts: Vec<(u64, u64)>,
+    /// Its segments; the last is that of the head.
+    segments: Vec<u32>,
+    /// By segment, what is known of the log there that is not read.
+    known: Vec<Option<Row>>,
+    /// By segment, the header that was found.
+    pub(in crate::logs) headers: Vec<FoundHeader>,
+}
+
+/// A part of it, read word by word.
+pub struct Part<'a, M: Memory>(Reading<'a, M>);
+
+impl<M: Memory> Part<'_, M> {
+    /// The next words; `false` if they are damaged, or there are no more.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn next(&mut self, words: &mut [u64]) -> Result<bool> {
+        let mut bytes = [0; 512];
+        for some in words.chunks_mut(bytes.len() / 8) {
+            let bytes = &mut bytes[..some.len() * 8];
+            if !self.0.next(bytes)? {
+                return Ok(false);
+            }
+            for (word, bytes) in some.iter_mut().zip(bytes.chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether all of it was read.
+    pub fn is_over(&self) -> bool {
+        self.0.left() == 0
+    }
+}
+
+impl SavedIndex {
+    /// What it was [published](super::Saving::publish) with.
+    pub fn parameters(&self) -> &[u64; PARAMETERS] {
+        &self.parameters
+    }
+
+    /// Number of its parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether what lies at `location` is known, and not read again.
+    #[inline(always)]
+    pub fn knows(&self, location: u64) -> bool {
+        self.known.get(segment_of(location)).is_some_and(Option::is_some)
+    }
+
+    pub(in crate::logs) fn is_of(&self, segment: u32) -> bool {
+        self.segments.contains(&segment)
+    }
+}
+
+impl<M: Memory> Logs<M> {
+    /// The index that the checkpoint record names; none if it names none. Or why it cannot be used.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn find_saved(&self) -> Result<std::result::Result<Option<SavedIndex>, String>> {
+        let checkpoint = self.lock_checkpoint().clone();
+        let at = checkpoint.saved;
+        if at.segment == 0 || self.head_damage.is_some() {
+            return Ok(Ok(None));
+        }
+        let (count, damage) = self.segments_in_file(&checkpoint)?;
+        if let Some(damage) = damage.first() {
+            return Ok(Err(damage.what.clone()));
+        }
+        let whole = [at.segment];
+        let mut head = vec![0; at.bytes as usize];
+        let mut reading =
+            Reading::new(self.medium(), &whole, (at.salt, HEAD_FRAMES), 0, at.bytes.into());
+        let is_there =
+            at.segment < count && (HEAD_BYTES..=SEGMENT_BYTES as usize).contains(&head.len());
+        if !is_there || !reading.next(&mut head)? {
+            return Ok(Err("its head does not match its checksum".into()));
+        }
+        let mut found = match SavedIndex::decode(at, &head, &checkpoint) {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let Some(rows) = self.read_rows(&mut found, &head)? else {
+            return Ok(Err("what it says of logs does not match its checksum".into()));
+        };
+        found.headers = self.read_headers(count)?;
+        found.known = vec![None; count as usize];
+        for row in rows {
+            let header = found.headers.get(row.segment as usize);
+            if header.is_some_and(|header| row.is_of(header, checkpoint.generation)) {
+                found.known[row.segment as usize] = Some(row);
+            }
+        }
+        Ok(Ok(Some(found)))
+    }
+
+    /// The rows, which are the last part; it is none of the others from here on.
+    fn read_rows(&self, found: &mut SavedIndex, head: &[u8]) -> Result<Option<Vec<Row>>> {
+        let has_rows = get_u32(head, 12) != 0;
+        let Some((first, bytes)) = has_rows.then(|| found.parts.pop()).flatten() else {
+            return Ok(Some(Vec::new()));
+        };
+        let kind = (found.at.salt, 0);
+        let mut reading = Reading::new(self.medium(), &found.segments, kind, first as usize, bytes);
+        let mut rows = Vec::new();
+        let mut row = [0; ROW_BYTES];
+        while reading.left() > 0 {
+            if !reading.next(&mut row)? {
+                return Ok(None);
+            }
+            rows.push(Row::decode(&row));
+        }
+        Ok(Some(rows))
+    }
+
+    /// Part `number` of a saved index.
+    pub fn read_part<'a>(&'a self, saved: &'a SavedIndex, number: usize) -> Part<'a, M> {
+        let (first, bytes) = saved.parts[number];
+        let kind = (saved.at.salt, 0);
+        Part(Reading::new(self.medium(), &saved.segments, kind, first as usize, bytes))
+    }
+
+    /// A saved index that was loaded is the one in use.
+    pub(in crate::logs) fn uses_saved(&self, saved: &SavedIndex) {
+        *self.saved.lock() =
+            Saved { segments: saved.segments.clone(), next_sequence: saved.next_sequence };
+        self.saved_segments.store(saved.segments.len(), Ordering::Relaxed);
+    }
+
+    /// Before the other logs are read, whose items are compared with those of known ones: these are away, as if they
+    /// had been read and had left.
+    pub(in crate::logs) fn takes_known(&self, saved: &SavedIndex) {
+        for row in saved.known.iter().flatten() {
+            let state = &self.segments[row.segment as usize];
+            state.sequence.store(row.sequence, Ordering::Relaxed);
+            state.salt.store(row.salt, Ordering::Relaxed);
+            state.end.store(row.end, Ordering::Relaxed);
+            state.deleted.store(row.deleted, Ordering::Relaxed);
+            state.half_expires_at_ms.store(row.half_expires_at_ms, Ordering::Relaxed);
+            self.supersede(crate::logs::start_of(row.segment), row.dead as usize);
+            self.starts_away(row.segment);
+        }
+    }
+}
+
+impl SavedIndex {
+    fn decode(
+        at: SavedAt,
+        head: &[u8],
+        checkpoint: &Checkpoint,
+    ) -> std::result::Result<SavedIndex, String> {
+        let [version, _, parts, segments] =
+            [8, 12, 16, 20].map(|place| get_u32(head, place) as usize);
+        if get_u64(head, 0) != MAGIC {
+            return Err("its head is none".into());
+        }
+        if version != VERSION as usize {
+            return Err(format!("it is of version {version}, and {VERSION} is known"));
+        }
+        if get_u64(head, 32) != checkpoint.generation {
+            return Err("it is of values that were cleared".into());
+        }
+        let segments_at = HEAD_BYTES + PART_BYTES * parts;
+        if head.len() != segments_at + 4 * segments {
+            return Err("its head has another length".into());
+        }
+        let part = |number: usize| {
+            let at = HEAD_BYTES + PART_BYTES * number;
+            (get_u64(head, at), get_u64(head, at + 8))
+        };
+        let segment = |number: usize| get_u32(head, segments_at + 4 * number);
+        Ok(SavedIndex {
+            at,
+            next_sequence: get_u64(head, 24),
+            parameters: std::array::from_fn(|number| get_u64(head, 40 + 8 * number)),
+            parts: (0..parts).map(part).collect(),
+            segments: (0..segments).map(segment).chain([at.segment]).collect(),
+            known: Vec::new(),
+            headers: Vec::new(),
+        })
+    }
+}
+
+impl Row {
+    fn decode(bytes: &[u8]) -> Row {
+        let [segment, end, salt, dead, deleted] = [0, 4, 8, 12, 16].map(|at| get_u32(bytes, at));
+        let (sequence, half_expires_at_ms) = (get_u64(bytes, 24), get_u64(bytes, 32));
+        Row { segment, end, sequence, salt, dead, deleted, half_expires_at_ms }
+    }
+
+    /// Whether the segment with this header is the log, sealed where it was: one whose seal is lost is read.
+    fn is_of(&self, header: &FoundHeader, generation: u64) -> bool {
+        let FoundHeader::Intact(header) = header else { return false };
+        let SegmentHeader { sequence, salt, sealed_bytes, is_saved, .. } = *header;
+        let own = (self.sequence, self.salt, self.end);
+        !is_saved && (sequence, salt, sealed_bytes) == own && header.generation == generation
+    }
+}
