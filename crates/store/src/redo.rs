@@ -8,6 +8,9 @@ use terrace_durable::logs::Logs;
 use terrace_durable::values::Room;
 use terrace_memory::Memory;
 
+/// Keys whose items are read from the disk together.
+const TOGETHER: usize = 1024;
+
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// Writes again what a process that died wrote behind its last checkpoint, durably on return, or in memory alone
     /// where the map is only read. `recovery` learns how many keys, and what was damaged if that is passed.
@@ -24,7 +27,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         recovery.replayed = newest.keys.len() as u64;
         recovery.damage.extend(newest.damage);
         let by = By { writer: 1, wait: Wait::ForRoom };
-        for redo in newest.keys {
+        for (number, redo) in newest.keys.iter().enumerate() {
+            if number % TOGETHER == 0 && self.has_away() {
+                // What they are written over is read together.
+                let some = &newest.keys[number..newest.keys.len().min(number + TOGETHER)];
+                let keys: Vec<&[u8]> = some.iter().map(|redo| redo.key).collect();
+                self.multi_get(&keys, by.wait, |_, _| (), |_| ())?;
+            }
             let change = match redo.value {
                 Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms },
                 None => Change::Delete,

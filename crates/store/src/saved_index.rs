@@ -148,6 +148,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         if views.len() <= WARMED_TOGETHER {
             self.warmed_below.store(0, Ordering::Relaxed);
+            logs.forget_copies();
         }
         views.len() > WARMED_TOGETHER
     }

@@ -10,7 +10,7 @@
 //! all guards from before the log was marked as away are gone. A reader who comes later fetches a copy, verified with
 //! its checksum, and looks at that.
 
-use super::item_cache::ItemCache;
+use super::item_cache::{Copies, ItemCache};
 use super::pool::EPOCHS;
 use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::error::Result;
@@ -20,12 +20,15 @@ use crate::values::place::{offset_of, segment_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_memory::Memory;
 
 /// Most bytes of copies where the budget sets no bound.
 const COPIES_MOST: u64 = 256 << 20;
+
+/// One in so many bytes of the memory may be copies while all logs that are away are about to come back.
+const FEW_COPIES_SHARE: u64 = 64;
 
 /// Logs read by recovery that may wait for readers to leave, and for how long the next one waits for them then.
 const LEAVING_MOST: usize = 2;
@@ -40,7 +43,7 @@ pub(super) struct Away {
     may_leave: AtomicBool,
     /// Logs that recovery has read and kept in memory.
     kept: AtomicUsize,
-    pub(super) copies: OnceLock<ItemCache>,
+    pub(super) copies: Copies,
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
@@ -115,17 +118,17 @@ impl<M: Memory> Logs<M> {
 
     /// Bytes of copies of items that are away.
     pub fn copied_bytes(&self) -> u64 {
-        self.away.copies.get().map_or(0, ItemCache::bytes)
+        self.away.copies.ask(ItemCache::bytes).unwrap_or(0)
     }
 
     /// Bytes of copies that were let go, which come back when readers have left.
     pub fn dropped_bytes(&self) -> u64 {
-        self.away.copies.get().map_or(0, ItemCache::dropped_bytes)
+        self.away.copies.ask(ItemCache::dropped_bytes).unwrap_or(0)
     }
 
     /// From here on at most so many bytes of copies are kept.
     pub fn limit_copies(&self, most: u64) {
-        self.away.copies.get().into_iter().for_each(|copies| copies.limit(most));
+        self.away.copies.ask(|copies| copies.limit(most));
     }
 
     /// Segments whose bytes are in memory.
@@ -208,7 +211,7 @@ impl<M: Memory> Logs<M> {
         self.look_through(segment);
         let have_left = Arc::new(AtomicBool::new(self.releases_early()));
         // Before anyone may ask for a copy.
-        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
+        self.away.copies.make(|| self.new_copies(segment));
         let mut leaving = self.lock_leaving();
         self.away.count.fetch_add(1, Ordering::Relaxed);
         {
@@ -239,10 +242,28 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// Before any log is away that was not read: items are about so long.
-    pub(super) fn expects_items_of(&self, bytes: usize) {
+    /// Before `logs` logs are away that were not read: items are about so long.
+    pub(super) fn expects_items_of(&self, bytes: usize, logs: u64) {
         self.away.item_bytes.store(bytes, Ordering::Relaxed);
-        let _made = self.away.copies.get_or_init(|| self.copies_of(bytes as u64));
+        match self.may_come_back(logs) {
+            true => {
+                let most = (self.budget.limit() / FEW_COPIES_SHARE).min(COPIES_MOST);
+                self.away.copies.make_few(ItemCache::new(&self.budget, most, bytes as u64));
+            }
+            false => self.away.copies.make(|| self.copies_of(bytes as u64)),
+        }
+    }
+
+    /// Whether there is room for so many logs more, as much as recovery takes.
+    pub(super) fn may_come_back(&self, logs: u64) -> bool {
+        self.budget.used() + logs * u64::from(SEGMENT_BYTES) <= self.budget.limit() / 2
+    }
+
+    /// Gives up the room for copies, if no log is away. The caller is the collector.
+    pub fn forget_copies(&self) {
+        if self.away_logs() == 0 {
+            self.away.copies.forget();
+        }
     }
 
     /// Room for copies of items like those of `segment`, of which there is one at least: three quarters of the budget,

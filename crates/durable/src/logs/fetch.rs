@@ -48,9 +48,9 @@ impl<M: Memory> Logs<M> {
     /// A guard from before the location was learnt is held while the copy is borrowed.
     #[cold]
     pub(super) unsafe fn fetched(&self, location: u64) -> Found<&[u8]> {
-        let cache = self.away.copies.get().ok_or(NoItem::Away(location))?;
-        let sequence = self.log_of_copies(segment_of(location));
         let guard = crossbeam_epoch::pin();
+        let cache = self.away.copies.get(&guard).ok_or(NoItem::Away(location))?;
+        let sequence = self.log_of_copies(segment_of(location));
         let found = cache.get(location, sequence, &guard).ok_or(NoItem::Away(location))?;
         // SAFETY: the guard of the caller keeps it, as this one does until here.
         Ok(unsafe { std::slice::from_raw_parts(found.as_ptr(), found.len()) })
@@ -62,7 +62,7 @@ impl<M: Memory> Logs<M> {
 
     /// Bytes of copies that may be kept.
     pub fn copies_most(&self) -> u64 {
-        self.away.copies.get().map_or(0, ItemCache::most)
+        self.away.copies.ask(ItemCache::most).unwrap_or(0)
     }
 
     /// What to fetch for the item at `location`, learnt under a guard that is held; nothing where its log is in memory.
@@ -169,7 +169,9 @@ impl<M: Memory> Logs<M> {
             return Examined::Longer(end);
         }
         let item = &bytes[skipped..end];
-        match (item::verify(item, salt), self.away.copies.get()) {
+        match (item::verify(item, salt), self.away.copies.get(guard)) {
+            // All logs have come back meanwhile.
+            (Record::Item(..), None) => Examined::Kept,
             (Record::Item(..), Some(cache)) => {
                 self.away.item_bytes.store(item.len(), Ordering::Relaxed);
                 cache.add(location, sequence, item, guard);

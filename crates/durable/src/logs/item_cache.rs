@@ -12,10 +12,10 @@ use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use parking_lot::Mutex;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_memory::Budget;
 
-/// Copies in a set: their locations and where they are fill a line.
+/// Copies in a set: their locations and where they are take as much as a line.
 const WAYS: usize = 4;
 /// A location has fewer bits.
 const COUNT_SHIFT: u32 = 56;
@@ -30,7 +30,7 @@ const HEAD_WORDS: usize = 3;
 /// What the allocator and the epochs take beside, about.
 const BESIDE_BYTES: u64 = 32;
 
-#[repr(align(64))]
+/// Not aligned to a line: what is gets all its memory from the start.
 struct Set {
     /// Location and count; 0: nothing.
     keys: [AtomicU64; WAYS],
@@ -95,6 +95,77 @@ fn filled(location: u64, sequence: u64, bytes: &[u8]) -> Owned<[MaybeUninit<u64>
         word.write(u64::from_ne_bytes(value));
     }
     words
+}
+
+/// The copies of a map: none while no log is away.
+#[derive(Debug)]
+pub(super) struct Copies {
+    cache: Atomic<ItemCache>,
+    /// Held while others take their place.
+    replacing: Mutex<()>,
+    /// Whether there is room for few alone, since all logs are about to come back.
+    are_few: AtomicBool,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        let (cache, replacing) = (Atomic::null(), Mutex::default());
+        Copies { cache, replacing, are_few: AtomicBool::new(false) }
+    }
+}
+
+impl Copies {
+    #[inline(always)]
+    pub fn get<'g>(&self, guard: &'g Guard) -> Option<&'g ItemCache> {
+        // SAFETY: one is dropped when no guard from before it was replaced is held.
+        unsafe { self.cache.load(Ordering::Acquire, guard).as_ref() }
+    }
+
+    /// What `f` says of them, if there are any.
+    pub fn ask<R>(&self, f: impl FnOnce(&ItemCache) -> R) -> Option<R> {
+        self.get(&crossbeam_epoch::pin()).map(f)
+    }
+
+    /// Makes room for as many as there may be, if there is none, or for few alone.
+    pub fn make(&self, make: impl FnOnce() -> ItemCache) {
+        let guard = crossbeam_epoch::pin();
+        if self.get(&guard).is_some() && !self.are_few.load(Ordering::Acquire) {
+            return;
+        }
+        let _alone = self.replacing.lock();
+        if self.get(&guard).is_none() || self.are_few.load(Ordering::Acquire) {
+            self.replace(Some(make()), false, &guard);
+        }
+    }
+
+    /// Makes room for few.
+    pub fn make_few(&self, few: ItemCache) {
+        let _alone = self.replacing.lock();
+        self.replace(Some(few), true, &crossbeam_epoch::pin());
+    }
+
+    /// No log is away.
+    pub fn forget(&self) {
+        let _alone = self.replacing.lock();
+        self.replace(None, false, &crossbeam_epoch::pin());
+    }
+
+    fn replace(&self, cache: Option<ItemCache>, are_few: bool, guard: &Guard) {
+        let cache = cache.map_or(Shared::null(), |cache| Owned::new(cache).into_shared(guard));
+        let before = self.cache.swap(cache, Ordering::AcqRel, guard);
+        self.are_few.store(are_few, Ordering::Release);
+        if !before.is_null() {
+            // SAFETY: nobody finds it any more, and whoever has found it, or a copy in it, holds a guard.
+            unsafe { guard.defer_destroy(before) };
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops it is alone with it.
+        drop(unsafe { std::mem::replace(&mut self.cache, Atomic::null()).try_into_owned() });
+    }
 }
 
 impl ItemCache {

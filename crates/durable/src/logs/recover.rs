@@ -75,7 +75,7 @@ impl<M: Memory> Logs<M> {
     ) -> Result<Recovered> {
         // All that it has is read, and may be written anew before another one is saved.
         self.lock_checkpoint().saved = SavedAt::default();
-        self.recover_behind(None, threads, visit)
+        self.recover_behind(None, Instant::now(), threads, visit)
     }
 
     /// The same of what a saved index does not know: `items` of it are about so long. What it knows is away.
@@ -89,19 +89,21 @@ impl<M: Memory> Logs<M> {
         threads: usize,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
-        self.expects_items_of(item_bytes);
+        let start = Instant::now();
+        self.expects_items_of(item_bytes, saved.known_logs());
         self.uses_saved(saved);
         self.takes_known(saved);
-        self.recover_behind(Some(saved), threads, visit)
+        self.reads_known(saved, item_bytes, threads);
+        self.recover_behind(Some(saved), start, threads, visit)
     }
 
     fn recover_behind(
         &self,
         saved: Option<&SavedIndex>,
+        start: Instant,
         threads: usize,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
-        let start = Instant::now();
         let mut checkpoint = self.lock_checkpoint().clone();
         let (count, mut whole_file) = self.segments_in_file(&checkpoint)?;
         if let Some(what) = &self.head_damage {

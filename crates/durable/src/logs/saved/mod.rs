@@ -94,10 +94,12 @@ impl<M: Memory> Logs<M> {
         let saved = self.saved.lock();
         match saved.segments.len() {
             0 => SavedStats { segments: 0, logs_since: self.survey().len() as u64 },
-            segments => SavedStats {
-                segments,
-                logs_since: self.next_sequence().saturating_sub(saved.next_sequence),
-            },
+            segments => {
+                // It took numbers itself.
+                let before = saved.next_sequence + segments as u64;
+                let logs_since = self.next_sequence().saturating_sub(before);
+                SavedStats { segments, logs_since }
+            }
         }
     }
 

@@ -4,11 +4,14 @@ use super::frames::{HEAD_FRAMES, Reading};
 use super::{HEAD_BYTES, MAGIC, PARAMETERS, PART_BYTES, ROW_BYTES, Row, Saved, VERSION};
 use crate::error::Result;
 use crate::logs::segment::{FoundHeader, SegmentHeader};
-use crate::logs::{Logs, SEGMENT_BYTES};
+use crate::logs::{Logs, SEGMENT_BYTES, State, start_of};
 use crate::superblock::{Checkpoint, SavedAt, get_u32, get_u64};
 use crate::values::place::segment_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_memory::Memory;
+
+/// A log is read whole in the time that so many of its items take, one by one.
+const READS_OF_A_LOG: u64 = 300;
 
 /// The index that the checkpoint record names.
 #[derive(Debug)]
@@ -69,6 +72,10 @@ impl SavedIndex {
     #[inline(always)]
     pub fn knows(&self, location: u64) -> bool {
         self.known.get(segment_of(location)).is_some_and(Option::is_some)
+    }
+
+    pub(in crate::logs) fn known_logs(&self) -> u64 {
+        self.known.iter().flatten().count() as u64
     }
 
     pub(in crate::logs) fn is_of(&self, segment: u32) -> bool {
@@ -161,9 +168,56 @@ impl<M: Memory> Logs<M> {
             state.end.store(row.end, Ordering::Relaxed);
             state.deleted.store(row.deleted, Ordering::Relaxed);
             state.half_expires_at_ms.store(row.half_expires_at_ms, Ordering::Relaxed);
-            self.supersede(crate::logs::start_of(row.segment), row.dead as usize);
+            self.supersede(start_of(row.segment), row.dead as usize);
             self.starts_away(row.segment);
         }
+    }
+
+    /// Whether so much was written since that more of the known logs' items are asked for than it takes to read all
+    /// of them, one log after the other; and there is memory for all.
+    fn is_all_to_be_read(&self, saved: &SavedIndex, item_bytes: usize) -> bool {
+        let is_log = |header: &&FoundHeader| {
+            matches!(header, FoundHeader::Intact(header) if !header.is_saved)
+        };
+        let known = saved.known_logs();
+        let logs_since = saved.headers.iter().filter(is_log).count() as u64 - known;
+        let redo_bytes = match &*self.left.lock() {
+            Some(_) => self.redo_log().map_or(0, |(_, bytes)| bytes),
+            None => 0,
+        };
+        let since = logs_since * u64::from(SEGMENT_BYTES) + redo_bytes;
+        let reads = since / item_bytes.max(1) as u64;
+        reads > known * READS_OF_A_LOG && self.may_come_back(known)
+    }
+
+    /// Reads known logs back into memory, side by side, where that is worth it. One that cannot be read, or is damaged,
+    /// stays away: whoever asks for its items is told.
+    pub(in crate::logs) fn reads_known(
+        &self,
+        saved: &SavedIndex,
+        item_bytes: usize,
+        threads: usize,
+    ) {
+        if !self.is_all_to_be_read(saved, item_bytes) {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let known: Vec<u32> = saved.known.iter().flatten().map(|row| row.segment).collect();
+        let worker = || {
+            while let Some(segment) = known.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let row = &self.segments[*segment as usize];
+                row.set_state(State::Collecting);
+                let _stays = self.bring_back(*segment);
+                row.set_state(State::Sealed);
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads).for_each(|_| _ = scope.spawn(worker));
+            worker();
+        });
+        // Counted at the end of recovery, like all that is in memory then.
+        let back = known.len() - self.away_logs();
+        self.budget.give(back as u64 * u64::from(SEGMENT_BYTES));
     }
 }
 
