@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use terrace::config::format_size;
-use terrace::{Config, Database, Error, Map};
+use terrace::{Access, Config, Database, Error, Map};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -81,7 +81,8 @@ struct Directory<'a> {
 
 impl Directory<'_> {
     fn open(&self, salvage: bool) -> Result<Database, Failure> {
-        settings::open_to_read(self.dir, self.config, salvage)
+        let access = if salvage { Access::Salvage } else { Access::Verify };
+        settings::open_existing(self.dir, self.config, access)
     }
 
     fn map(&self, name: &str) -> Result<Vec<Verified>, Failure> {

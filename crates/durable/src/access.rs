@@ -9,6 +9,8 @@ pub enum Access {
     Write,
     /// To read. What a crash left unfinished is passed over; damage is an error.
     Read,
+    /// As [`Access::Read`], and all that is there is read and verified, though an opening needs less.
+    Verify,
     /// As [`Access::Read`], since the disk had no room for what opening the file to write takes.
     FullDisk,
     /// To read what is intact of a damaged file.
@@ -26,11 +28,16 @@ impl Access {
         self == Access::Salvage
     }
 
+    /// Whether all that is there is read.
+    pub fn reads_all(self) -> bool {
+        matches!(self, Access::Verify | Access::Salvage)
+    }
+
     /// Why nothing is taken, where nothing is.
     pub fn refusal(self) -> Option<&'static str> {
         match self {
             Access::Write => None,
-            Access::Read => Some("opened to be read"),
+            Access::Read | Access::Verify => Some("opened to be read"),
             Access::FullDisk => Some(
                 "the disk was full when it was opened; nothing is lost, but free space and open it again to write",
             ),

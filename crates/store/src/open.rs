@@ -168,7 +168,8 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let options = MapOptions { persist: Persist::Values, ..options };
     let opening = Opening::on(&medium, &options, &budget)?;
-    let (engine, recovery) = match opening.by_saved_index(opening.values(medium)?)? {
+    let make = |values: &Stored<M>, layout| opening.index_to_load(values, layout);
+    let (engine, recovery) = match opening.by_saved_index(opening.values(medium)?, make)? {
         Ok(opened) => opened,
         Err((values, _)) => opening.read_values(values)?,
     };
@@ -186,8 +187,14 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     let values = opening.values(medium)?;
     // What the last section of another opening changed among the values.
     opening.replay::<M, I>(&values, None)?;
-    let index = crate::kept::index_on(dram, &budget)?;
-    let (mut engine, mut recovery) = opening.read_values_to(values, index)?;
+    let make =
+        |_: &Stored<M>, _| crate::kept::index_on(dram, &budget).map_err(std::io::Error::other);
+    let (mut engine, mut recovery) = match opening.by_saved_index(values, make)? {
+        Ok(opened) => opened,
+        Err((values, _)) => {
+            opening.read_values_to(values, crate::kept::index_on(dram, &budget)?)?
+        }
+    };
     // A medium without a file beside it has no redo log.
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
@@ -271,7 +278,9 @@ impl<'a> Opening<'a> {
         if self.plan.access.passes_damage() {
             return self.read_values(values);
         }
-        let (values, unused) = match self.by_saved_index(values)? {
+        let (values, unused) = match self
+            .by_saved_index(values, |values, layout| self.index_to_load(values, layout))?
+        {
             Ok(opened) => return Ok(opened),
             Err(unusable) => unusable,
         };

@@ -166,11 +166,14 @@ impl Opening<'_> {
     ///
     /// # Errors
     /// Those of the disk, and damage.
-    pub fn by_saved_index<M: Memory>(
+    pub fn by_saved_index<M: Memory, I: Memory>(
         &self,
         values: Stored<M>,
-    ) -> Result<std::result::Result<Opened<M, Native>, Unusable<M>>> {
-        let is_of_such = self.plan.may_spill && matches!(self.plan.place, Place::Mirrored { .. });
+        make: impl FnOnce(&Stored<M>, Layout) -> io::Result<Index<I>>,
+    ) -> Result<std::result::Result<Opened<M, I>, Unusable<M>>> {
+        let is_of_such = self.plan.may_spill
+            && matches!(self.plan.place, Place::Mirrored { .. })
+            && !self.plan.access.reads_all();
         let Some(logs) = values.logs().filter(|_| is_of_such) else {
             return Ok(Err((values, None)));
         };
@@ -183,13 +186,14 @@ impl Opening<'_> {
         let Some(parameters) = Parameters::decode(saved.parameters(), saved.parts()) else {
             return Ok(Err((values, Some("no index has its parameters".into()))));
         };
-        let loaded = match self.load(&values, &saved, &parameters) {
+        let made = make(&values, parameters.layout);
+        let loaded = made.and_then(|index| self.load(&values, &saved, &parameters, index));
+        let (index, live, mut deleted) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Err((values, Some(error.to_string())))),
         };
-        let (index, live, mut deleted) = loaded;
         let loading = start.elapsed();
-        let engine = self.engine(values, Index::Hash(index), parameters.seed);
+        let engine = self.engine(values, index, parameters.seed);
         let found = self.read_since(&engine, &saved, &parameters, live, &mut deleted)?;
         let report = report(&engine, found, Procedure::SavedIndex);
         let mut steps = vec![("load the saved index", loading)];
@@ -199,9 +203,9 @@ impl Opening<'_> {
     }
 
     /// Reads what the saved index does not know.
-    fn read_since<M: Memory>(
+    fn read_since<M: Memory, I: Memory>(
         &self,
-        engine: &Engine<M, Native>,
+        engine: &Engine<M, I>,
         saved: &SavedIndex,
         parameters: &Parameters,
         live: u64,
@@ -217,23 +221,33 @@ impl Opening<'_> {
         self.read_by(engine, |visit| logs.recover_since(saved, item_bytes, self.threads, visit))
     }
 
-    /// The entries that name what is known; how many of them are live, and the locations of the others.
-    fn load<M: Memory>(
+    /// An index in DRAM that can load one that was saved.
+    pub fn index_to_load<M: Memory>(
+        &self,
+        values: &Stored<M>,
+        layout: Layout,
+    ) -> io::Result<Index<Native>> {
+        let capacity = values.medium().capacity_bytes() / LEAST_ITEM_BYTES;
+        let end = (capacity * LEAST_ITEM_BYTES).max(1 << layout.location_bits);
+        let (node, budget) = (self.index_node(), self.index_budget());
+        HashIndex::on_node(layout.tables, capacity, end, node, budget).map(Index::Hash)
+    }
+
+    /// Loads the entries that name what is known; how many of them are live, and the locations of the others.
+    fn load<M: Memory, I: Memory>(
         &self,
         values: &Stored<M>,
         saved: &SavedIndex,
         parameters: &Parameters,
-    ) -> io::Result<(HashIndex, u64, Vec<u64>)> {
+        index: Index<I>,
+    ) -> io::Result<(Index<I>, u64, Vec<u64>)> {
         let layout = parameters.layout;
-        let capacity = values.medium().capacity_bytes() / LEAST_ITEM_BYTES;
-        let end = (capacity * LEAST_ITEM_BYTES).max(1 << layout.location_bits);
-        let (node, budget) = (self.index_node(), self.index_budget());
-        let index = HashIndex::on_node(layout.tables, capacity, end, node, budget)?;
+        let Index::Hash(table) = &index else { return Err(io::ErrorKind::Unsupported.into()) };
         let logs = values.logs().expect("a saved index is of logs");
         let (next, live) = (AtomicUsize::new(0), AtomicU64::new(0));
         let deleted: Mutex<Vec<u64>> = Mutex::default();
-        let load_one = |table| {
-            let mut part = logs.read_part(saved, table);
+        let load_one = |number| {
+            let mut part = logs.read_part(saved, number);
             let mut found: Vec<u64> = Vec::new();
             let words = |words: &mut [u64]| match part.next(words) {
                 Ok(true) => Ok(()),
@@ -245,7 +259,7 @@ impl Opening<'_> {
                 found.extend((is_known && is_deleted).then_some(location));
                 is_known
             };
-            let Loaded { entries, deleted: gone } = index.load(table, layout, words, keep)?;
+            let Loaded { entries, deleted: gone } = table.load(number, layout, words, keep)?;
             if !part.is_over() {
                 return Err(io::Error::other("it is longer than its tables"));
             }
@@ -255,11 +269,11 @@ impl Opening<'_> {
         };
         let worker = || -> io::Result<()> {
             loop {
-                let table = next.fetch_add(1, Ordering::Relaxed);
-                if table >= layout.tables {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= layout.tables {
                     return Ok(());
                 }
-                load_one(table)?;
+                load_one(number)?;
             }
         };
         std::thread::scope(|scope| {

@@ -153,7 +153,7 @@ impl<M: Memory> Journal<M> {
         match journal.medium().access() {
             Access::Write => journal.begin_session()?,
             // What was found may not have been synced, and will be told.
-            Access::Read | Access::FullDisk => journal.medium().sync()?,
+            Access::Read | Access::Verify | Access::FullDisk => journal.medium().sync()?,
             Access::Salvage => {}
         }
         Ok((journal, found))

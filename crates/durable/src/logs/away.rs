@@ -19,8 +19,8 @@ use crate::medium::BLOCK_BYTES;
 use crate::values::place::{offset_of, segment_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use terrace_memory::Memory;
 

@@ -362,6 +362,14 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::spill_look(Wrong::NOTHING, s), left_out::controls;
     "map-spill-recovery", "recovery that sends logs away is cut off, and runs again, every state of two crashes",
         |s| maps::spill_recovery(Wrong::NOTHING, s), left_out::controls;
+    "map-saved", "the index of a mirrored map is saved, and opened by, between writes and collections, every state of one crash",
+        |s| maps::saved(Wrong::NOTHING, s), left_out::controls;
+    "map-saved-sync", "the same under sync: nothing acknowledged is lost",
+        |s| maps::saved_in_sync(Domain::Adr, Wrong::NOTHING, s), no_controls;
+    "map-saved-killed", "the same where the process is killed",
+        |s| maps::saved_in_sync(Domain::Eadr, Wrong::NOTHING, s), no_controls;
+    "map-saved-threads", "the index is saved under a writer, every schedule of one preemption",
+        |s| maps::saved_threads(Wrong::NOTHING, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
@@ -448,6 +456,9 @@ const ON_DISK: &[&str] = &[
     "map-spill-sync",
     "map-spill-look",
     "map-spill-recovery",
+    "map-saved",
+    "map-saved-sync",
+    "map-saved-threads",
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",

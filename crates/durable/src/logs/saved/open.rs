@@ -176,9 +176,7 @@ impl<M: Memory> Logs<M> {
     /// Whether so much was written since that more of the known logs' items are asked for than it takes to read all
     /// of them, one log after the other; and there is memory for all.
     fn is_all_to_be_read(&self, saved: &SavedIndex, item_bytes: usize) -> bool {
-        let is_log = |header: &&FoundHeader| {
-            matches!(header, FoundHeader::Intact(header) if !header.is_saved)
-        };
+        let is_log = |header: &&FoundHeader| matches!(header, FoundHeader::Intact(header) if !header.is_saved);
         let known = saved.known_logs();
         let logs_since = saved.headers.iter().filter(is_log).count() as u64 - known;
         let redo_bytes = match &*self.left.lock() {

@@ -10,8 +10,8 @@ use super::{
     Design, Leaves, SEGMENT_BYTES, Wrong, batches, checkpointer, collector, collector_on_disk,
     disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint, mirrored_collector,
     mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered,
-    redo_batches, redo_killed, redo_power_cut, script, spill, spill_look, spill_recovery,
-    superblock, threads,
+    redo_batches, redo_killed, redo_power_cut, saved, saved_threads, script, spill, spill_look,
+    spill_recovery, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
@@ -429,6 +429,18 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "Sync",
         meaning: "what was written is synced before it is acknowledged, and before recovery relies on it",
         run: |s| spill_recovery(UNSYNCED, s).explored(s),
+    },
+    LeftOut {
+        test: "map-saved",
+        name: "FlushBeforePublishing",
+        meaning: "what a saved index leaves to the logs is durable before the checkpoint record names it",
+        run: |s| saved(faulty(Fault::SavedUnflushed), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-saved-threads",
+        name: "LogsOfTheMoment",
+        meaning: "a saved index knows the logs that were closed before its entries were passed on, and no others",
+        run: |s| saved_threads(faulty(Fault::SavedLate), s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-redo-killed",

@@ -20,7 +20,7 @@ use terrace_durable::{Medium, Result};
 use terrace_machine::{Crashable, Explorer, Volatile};
 use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, lab};
-use terrace_store::{Durability, Map, MapOptions, WhenFull};
+use terrace_store::{Durability, Map, MapOptions, Procedure, WhenFull};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -77,7 +77,7 @@ impl Disk for InUnits {
     }
 
     fn capacity_bytes(&self) -> u64 {
-        DISK_BYTES
+        self.memory.len() / LINE_BYTES * SECTOR_BYTES
     }
 
     fn write(&self, at: u64, blocks: &[u8], durable: bool) -> Result<()> {
@@ -138,9 +138,13 @@ pub(in super::super) struct OnDisk {
     pub writers: usize,
     /// What a store to the index stores instead, by offset and word.
     pub index_stores: Option<fn(u64, u64) -> u64>,
+    /// Of the explorer's memory: a larger disk takes more.
+    pub memory_bytes: u64,
     pub budget_bytes: u64,
     /// What happens when that is spent.
     pub when_full: WhenFull,
+    /// Whether every opening of a map must be by its saved index.
+    pub opens_by_index: bool,
     /// Where redo logs lie, if there are any.
     pub(super) folders: Option<Arc<Folders>>,
     contained: Arc<Mutex<Contained>>,
@@ -160,8 +164,10 @@ impl OnDisk {
             fault: None,
             writers: 1,
             index_stores: None,
+            memory_bytes: MEMORY_BYTES,
             budget_bytes: 1 << 30,
             when_full: WhenFull::Refuse,
+            opens_by_index: false,
             folders: None,
             contained: Arc::default(),
         }
@@ -227,7 +233,10 @@ impl MapSetup for OnDisk {
     }
 
     fn open(&self, memory: &Crashable, lifetime: usize) -> OnImage {
-        super::faulty(self.map(memory, false, lifetime as u32), self.fault)
+        let map = super::faulty(self.map(memory, false, lifetime as u32), self.fault);
+        let by_index = map.recovery().procedure == Procedure::SavedIndex;
+        assert!(by_index || !self.opens_by_index, "{:?}", map.recovery());
+        map
     }
 }
 

@@ -82,6 +82,8 @@ pub(super) enum ThreadStep {
     Seal,
     /// Rounds of the collector until nothing is due.
     Collect,
+    /// The index is saved.
+    Save,
     /// A read that looks at the value for long.
     Linger(u64),
     /// Nobody reads any more what was freed, or left memory. In a scenario of one thread.
@@ -126,11 +128,15 @@ impl Wrong {
 
     /// Without threads of its own a map takes no checkpoint by the clock: all intervals are alike.
     pub(super) fn bounded(self, writers: usize, settings: &Settings) -> OnDisk {
-        let durability = match settings.seed % 2 {
+        self.place(self.promise(settings), writers, settings)
+    }
+
+    /// One that takes checkpoints.
+    pub(super) fn promise(self, settings: &Settings) -> Durability {
+        match settings.seed % 2 {
             0 => Durability::None,
             _ => Durability::Interval(Duration::from_millis(10)),
-        };
-        self.place(durability, writers, settings)
+        }
     }
 }
 
@@ -178,6 +184,9 @@ fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Th
         }
         ThreadStep::Readers => session.map().await_readers().expect("memory is given back"),
         ThreadStep::See(looks) => looks(session.map()),
+        ThreadStep::Save => {
+            assert!(session.map().save_index().expect("saved"), "it is a hash map's")
+        }
         ThreadStep::Collect => while session.map().collect().expect("a round") > 0 {},
     }
 }
@@ -212,7 +221,7 @@ pub(super) fn scripted(
     let (made, ended) = (Arc::clone(&shared), Arc::clone(&shared));
     let (to_recover, threads) = (place.clone(), scripts.len());
     let to_make = place.clone();
-    let explorer = Explorer::new(domain, MEMORY_BYTES)
+    let explorer = Explorer::new(domain, place.memory_bytes)
         .setup(move |memory| {
             to_make.make(memory);
             let map = prepare(&to_make, memory);

@@ -10,6 +10,7 @@ mod growth;
 mod kept;
 mod mirrored;
 mod redo;
+mod saved;
 mod script;
 mod threads;
 
@@ -37,6 +38,7 @@ pub(super) use redo::{
     batches as redo_batches, batches_power_cut as redo_batches_power_cut, killed as redo_killed,
     power_cut as redo_power_cut,
 };
+pub(super) use saved::{explorer as saved, in_sync as saved_in_sync, threads as saved_threads};
 pub(super) use script::explorer as script;
 pub(super) use threads::{explorer as threads, superblock};
 

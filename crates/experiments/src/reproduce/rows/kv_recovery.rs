@@ -93,7 +93,7 @@ fn judge_modelled(outcome: &mut Outcome, found: &[Recovered]) {
 /// The level whose recovery a procedure is.
 fn way_of(procedure: Procedure) -> Persist {
     match procedure {
-        Procedure::ReadSlots | Procedure::ReadLogs => Persist::Values,
+        Procedure::ReadSlots | Procedure::ReadLogs | Procedure::SavedIndex => Persist::Values,
         Procedure::WalkToSlots | Procedure::WalkToLogs => Persist::Index,
         Procedure::Replay | Procedure::AsClosed => Persist::Full,
     }
