@@ -34,6 +34,16 @@ pub enum Command {
                       terrace reproduce report\n  \
                       terrace reproduce report --results mine.json --dir .")]
     Report(ReportArguments),
+    /// Write to a map without end, until the row that started this kills it
+    #[command(hide = true)]
+    Victim(VictimArguments),
+}
+
+#[derive(Args)]
+pub struct VictimArguments {
+    dir: PathBuf,
+    keys: u64,
+    value_bytes: usize,
 }
 
 #[derive(Args)]
@@ -82,6 +92,9 @@ pub fn main(command: Command) -> Outcome {
         Command::List(a) => list(&a),
         Command::Run(a) => quietly(|| run(&a)),
         Command::Report(a) => report(&a),
+        Command::Victim(a) => {
+            reproduce::victim(&a.dir, a.keys, a.value_bytes).map_err(Failure::new)
+        }
     }
 }
 

@@ -78,6 +78,8 @@ map-redo-batches: NoCheckpointInside
 map-spill: WrittenBeforeLeaving
 map-spill-look: ReadersHaveLeft
 map-spill-recovery: Sync
+map-saved: FlushBeforePublishing
+map-saved-threads: LogsOfTheMoment
 ";
 
 /// In a page cache there are the tests on a disk, and no others.

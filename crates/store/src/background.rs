@@ -56,7 +56,7 @@ const FETCHER_TICK: Duration = Duration::from_millis(50);
 /// Items that the fetcher reads together at the most.
 const FETCHED_AT_ONCE: usize = 256;
 /// How often it is looked whether the index is to be saved, and how soon again after that failed.
-const SAVER_TICK: Duration = Duration::from_millis(100);
+const SAVER_TICK: Duration = Duration::from_millis(500);
 const SAVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);

@@ -138,8 +138,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             };
             match old {
-                // Named by the saved index, in a log that is read all the same.
-                Some((location, _)) if location == found.location => Entry::Keep,
                 Some((_, item)) if item.version >= found.version => {
                     self.values.supersede(found.location, found.bytes);
                     Entry::Keep

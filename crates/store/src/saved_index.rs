@@ -23,9 +23,10 @@ use terrace_memory::{Memory, Native};
 
 /// A map of fewer logs has no saved index.
 const LEAST_LOGS: u64 = 16;
-/// While a map is open its index is saved when there are twice as many logs that an opening would read as segments of
-/// the saved index: so it adds half of what else is written, at the most. At its end, when there are a quarter as many.
-const SINCE: u64 = 2;
+/// While a map is open its index is saved when there are four times as many logs that an opening would read as segments
+/// of the saved index: so it adds a quarter to what else is written, at the most. At its end, when there are a quarter
+/// as many.
+const SINCE: u64 = 4;
 const SINCE_AT_END: u64 = 4;
 /// Logs that are brought back while the collector waits.
 const WARMED_TOGETHER: usize = 8;
@@ -68,12 +69,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Whether an index is worth saving by now, or at the end of the map.
     pub fn is_saving_due(&self, at_end: bool) -> bool {
         let Some(logs) = self.values.logs().filter(|_| self.plan.may_spill) else { return false };
-        let SavedStats { segments, logs_since } = logs.saved_stats();
+        if logs.total_segments() as u64 <= LEAST_LOGS {
+            return false;
+        }
+        let SavedStats { segments, logs_since, unknown_logs } = logs.saved_stats();
         let segments = segments as u64;
-        match logs.total_segments() as u64 > LEAST_LOGS {
-            true if at_end => logs_since > segments / SINCE_AT_END,
-            true => logs_since >= (segments * SINCE).max(LEAST_LOGS),
-            false => false,
+        match at_end {
+            true => unknown_logs > segments / SINCE_AT_END,
+            false => logs_since >= (segments * SINCE).max(LEAST_LOGS),
         }
     }
 

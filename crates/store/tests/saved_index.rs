@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use terrace_store::{Durability, Map, MapOptions, Procedure, WhenFull};
+use terrace_store::{Access, Durability, Map, MapOptions, Procedure, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const VALUE_BYTES: usize = 4000;
@@ -52,7 +52,21 @@ fn close(map: Map) {
     map.close().expect("closed");
 }
 
-/// What a power cut leaves of a map that is at rest.
+/// What a power cut leaves of a map whose threads wrote nothing meanwhile.
+fn crashed(map: &Map, dir: &Path) -> TempDir {
+    let written = || {
+        let stats = map.stats();
+        (stats.bytes_written, stats.syncs)
+    };
+    loop {
+        let (before, copied) = (written(), copy(dir));
+        if written() == before {
+            return copied;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 fn copy(dir: &Path) -> TempDir {
     let copy = in_memory();
     for entry in std::fs::read_dir(dir).expect("readable") {
@@ -91,10 +105,10 @@ fn check_by_index(map: &Map, items: u64) {
 }
 
 #[track_caller]
-fn await_warm(map: &Map) {
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
-    while map.stats().away.logs > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", map.stats().away);
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -117,7 +131,7 @@ fn a_map_that_was_closed_is_opened_without_reading_its_values() {
         check_by_index(&map, 0);
         assert_eq!(map.len(), KEYS - KEYS / 10);
         if round == 1 {
-            await_warm(&map);
+            wait_for("all is in memory", || map.stats().away.logs == 0);
         }
         check(&map, KEYS, write);
         let stats = map.stats();
@@ -149,7 +163,7 @@ fn what_was_written_after_the_index_was_saved_is_found_beside_it() {
     };
     check(&map, KEYS + 100, write);
     let dead = map.stats().dead_bytes;
-    let crashed = copy(dir.path());
+    let crashed = crashed(&map, dir.path());
     drop(map);
     let map = open(crashed.path());
     // Five ninths of the keys, the logs that were open, and what was moved.
@@ -173,15 +187,11 @@ fn what_was_collected_after_the_index_was_saved_is_found_where_it_went() {
     // Too little for it to be saved anew.
     let first = KEYS / 3;
     put(&map, (0..first).filter(|n| n % 4 != 0), 2);
-    let start = Instant::now();
-    while map.stats().collections == 0 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("something was collected", || map.stats().collections > 0);
     delete(&map, (0..KEYS).filter(|n| n % 8 == 0));
     while map.collect().expect("collected") > 0 {}
     map.sync().expect("synced");
-    let crashed = copy(dir.path());
+    let crashed = crashed(&map, dir.path());
     drop(map);
     for dir in [&crashed, &dir] {
         let map = open(dir.path());
@@ -237,7 +247,7 @@ fn an_index_that_is_saved_while_others_write_misses_nothing() {
     let write = |n: u64| last[(n % 2) as usize][n as usize];
     // Whatever was written behind the last save, and with one taken at rest.
     for _ in 0..2 {
-        let crashed = copy(dir.path());
+        let crashed = crashed(&map, dir.path());
         let map_again = open(crashed.path());
         assert_eq!(map_again.recovery().procedure, Procedure::SavedIndex);
         check(&map_again, KEYS, write);
@@ -302,6 +312,40 @@ fn a_damaged_index_is_not_used_and_all_logs_are_read() {
     }
 }
 
+/// A value that is damaged is not met by an opening: by whoever reads it, and by a verification.
+#[test]
+fn a_damaged_value_is_told_to_whoever_reads_it_and_found_by_verifying() {
+    let dir = in_memory();
+    let map = open(dir.path());
+    put(&map, 0..KEYS, 1);
+    let mut session = map.session();
+    let at = |session: &mut terrace_store::Session, n: u64| {
+        session.get(&key(n), |value| value.location).expect("read").expect("there")
+    };
+    let damaged = [3, KEYS / 2, KEYS - 1];
+    let places = damaged.map(|n| at(&mut session, n));
+    drop(session);
+    close(map);
+    let file = dir.path().join("values.log");
+    places.iter().for_each(|place| flip(&file, place + 200));
+    let verify = MapOptions { access: Access::Verify, ..options() };
+    let told = Map::open(dir.path(), verify).map(drop).expect_err("damage").to_string();
+    assert!(told.contains(&format!("offset {}", places[0])), "{told}");
+    let map = open(dir.path());
+    check_by_index(&map, 0);
+    for warm in [false, true] {
+        for (n, place) in damaged.iter().zip(places) {
+            let told = map.get(&key(*n)).expect_err("damage").to_string();
+            assert!(told.contains("values.log") && told.contains(&place.to_string()), "{told}");
+        }
+        assert_eq!(map.get(&key(4)).expect("intact").map(|value| write_of(4, &value)), Some(1));
+        if !warm {
+            // The logs of three values stay on the disk.
+            wait_for("the others are in memory", || map.stats().away.logs == 3);
+        }
+    }
+}
+
 /// Where the segments that are no logs begin.
 fn segments_of_index(path: &Path) -> Vec<u64> {
     let file = File::open(path).expect("there");
@@ -330,7 +374,7 @@ fn a_map_that_was_cleared_has_nothing_of_the_index_before() {
     map.clear().expect("cleared");
     put(&map, 7..8, 2);
     for _ in 0..2 {
-        let crashed = copy(dir.path());
+        let crashed = crashed(&map, dir.path());
         let again = open(crashed.path());
         check(&again, KEYS, |n| (n == 7).then_some(2));
         assert!(map.save_index().expect("saved"));

@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 pub use record::{Check, Experiment, ExperimentRecord, Verdict};
 pub use report::{html, markdown};
 pub use results::Results;
-pub use rows::ALL;
+pub use rows::{ALL, victim};
 pub use terrace_advise::page::{Figure, FigureKind, Series};
 
 use std::sync::Arc;

@@ -40,7 +40,7 @@ mod save;
 pub use open::{Part, SavedIndex};
 pub use save::Saving;
 
-use super::{Logs, SEGMENT_BYTES, Segment};
+use super::{Logs, SEGMENT_BYTES, Segment, SegmentView};
 use crate::item;
 use crate::values::place::{offset_of, segment_of};
 use crossbeam_epoch::Guard;
@@ -63,6 +63,8 @@ const ROW_BYTES: usize = 40;
 pub(super) struct Saved {
     /// Its segments, head included.
     segments: Vec<u32>,
+    /// Sequence numbers of the logs that it knows, in order.
+    known: Vec<u64>,
     /// Sequence number of the next log when it was begun.
     next_sequence: u64,
 }
@@ -74,6 +76,8 @@ pub struct SavedStats {
     pub segments: usize,
     /// Logs that were begun since, or are there without one.
     pub logs_since: u64,
+    /// Logs that are there and that it does not know.
+    pub unknown_logs: u64,
 }
 
 /// A row: what is saved of a log that is closed.
@@ -91,16 +95,17 @@ struct Row {
 impl<M: Memory> Logs<M> {
     /// How much would be read beside the saved index.
     pub fn saved_stats(&self) -> SavedStats {
-        let saved = self.saved.lock();
-        match saved.segments.len() {
-            0 => SavedStats { segments: 0, logs_since: self.survey().len() as u64 },
-            segments => {
-                // It took numbers itself.
-                let before = saved.next_sequence + segments as u64;
-                let logs_since = self.next_sequence().saturating_sub(before);
-                SavedStats { segments, logs_since }
-            }
-        }
+        let (views, saved) = (self.survey(), self.saved.lock());
+        let is_unknown = |view: &&SegmentView| saved.known.binary_search(&view.sequence).is_err();
+        let unknown_logs = views.iter().filter(is_unknown).count() as u64;
+        let segments = saved.segments.len();
+        // It took numbers itself.
+        let before = saved.next_sequence + segments as u64;
+        let logs_since = match segments {
+            0 => views.len() as u64,
+            _ => self.next_sequence().saturating_sub(before),
+        };
+        SavedStats { segments, logs_since, unknown_logs }
     }
 
     /// Segments that the saved index takes, or one that is being saved. No memory is used for them.
@@ -134,6 +139,7 @@ impl Saved {
     /// The map was cleared: the next one that is saved has all there is.
     pub(super) fn forget(&mut self) {
         self.next_sequence = 0;
+        self.known.clear();
     }
 }
 

@@ -153,8 +153,10 @@ impl<M: Memory> Logs<M> {
 
     /// A saved index that was loaded is the one in use.
     pub(in crate::logs) fn uses_saved(&self, saved: &SavedIndex) {
-        *self.saved.lock() =
-            Saved { segments: saved.segments.clone(), next_sequence: saved.next_sequence };
+        let mut known: Vec<u64> = saved.known.iter().flatten().map(|row| row.sequence).collect();
+        known.sort_unstable();
+        let segments = saved.segments.clone();
+        *self.saved.lock() = Saved { segments, known, next_sequence: saved.next_sequence };
         self.saved_segments.store(saved.segments.len(), Ordering::Relaxed);
     }
 

@@ -175,7 +175,9 @@ impl<M: Memory> Saving<'_, M> {
         *checkpoint = next;
         self.is_published = true;
         let segments = std::mem::take(&mut self.frames.segments);
-        let saved = Saved { segments, next_sequence: self.next_sequence };
+        let mut known: Vec<u64> = rows.iter().map(|row| row.sequence).collect();
+        known.sort_unstable();
+        let saved = Saved { segments, known, next_sequence: self.next_sequence };
         let before = std::mem::replace(&mut *logs.saved.lock(), saved);
         drop(checkpoint);
         // They cost space until the next opening otherwise.

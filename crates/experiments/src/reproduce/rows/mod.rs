@@ -2,6 +2,8 @@
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 
+pub use tier_open::victim;
+
 macro_rules! rows {
     ($($row:ident),* $(,)?) => {
         $(mod $row;)*
@@ -61,4 +63,5 @@ rows! {
     orangutan_speed,
     orangutan_skew,
     tier_larger,
+    tier_open,
 }
