@@ -3,7 +3,8 @@
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
 //! block 1, 2   checkpoint, in turns: number, rule, generation, next sequence, the open logs' tails,
-//!              the mark of the index that goes with the values, features, where the saved index is, name of the redo log
+//!              the mark of the index that goes with the values, features, where the saved index
+//!              is, name of the redo log
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
 //! A file of a later format is refused by its number, before anything else of it is believed

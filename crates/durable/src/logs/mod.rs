@@ -28,6 +28,7 @@ mod expiry;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
 mod fetch;
+mod headers;
 mod item_cache;
 mod marks;
 mod older;
@@ -106,7 +107,7 @@ pub struct Logs<M: Memory = Native> {
     segments: Box<[Segment]>,
     residents: Residents,
     away: Box<Away>,
-    saved: Mutex<Saved>,
+    saved: Box<Mutex<Saved>>,
     /// Segments of the saved index, and of one that is being saved.
     saved_segments: AtomicUsize,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
@@ -188,7 +189,7 @@ impl<M: Memory> Logs<M> {
             segments: Segment::rows(count),
             residents: Residents::default(),
             away: Box::default(),
-            saved: Mutex::default(),
+            saved: Box::default(),
             saved_segments: AtomicUsize::new(0),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             commit_queues: (0..=writers).map(|_| CachePadded::new(queue())).collect(),
