@@ -214,14 +214,19 @@ mod tests {
             let name = command.get_name().to_string();
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example"), "{name} --help has no example");
-            open.extend(command.get_subcommands().filter(|c| c.get_name() != "help").cloned());
+            open.extend(shown(&command).cloned());
         }
+    }
+
+    /// Those that help lists.
+    fn shown(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+        command.get_subcommands().filter(|c| c.get_name() != "help" && !c.is_hide_set())
     }
 
     /// Subcommands as lines of `docs/commands.md`, those below a command behind it.
     fn lines_of(command: &clap::Command, name: &str) -> String {
         let mut lines = String::new();
-        for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        for below in shown(command) {
             let name = format!("{name} {}", below.get_name());
             let about = below.get_about().map(ToString::to_string).unwrap_or_default();
             lines.push_str(&format!("| `{name}` | {about} |\n"));

@@ -28,6 +28,8 @@ const LEAST_LOGS: u64 = 16;
 /// as many.
 const SINCE: u64 = 4;
 const SINCE_AT_END: u64 = 4;
+/// Items are expected to be no longer.
+const ITEM_BYTES_MOST: u64 = 1 << 20;
 /// Logs that are brought back while the collector waits.
 const WARMED_TOGETHER: usize = 8;
 
@@ -57,6 +59,7 @@ impl Parameters {
             tag_from: u32::try_from(tag_from).ok()?,
         };
         let is_one = layout.tables == parts && tables.is_power_of_two() && tables <= 256;
+        let item_bytes = item_bytes.clamp(LEAST_ITEM_BYTES, ITEM_BYTES_MOST);
         let has_expiries = has_expiries != 0;
         is_one.then_some(Parameters { layout, seed, item_bytes, has_expiries })
     }
@@ -161,7 +164,7 @@ fn usual_bytes<M: Memory>(logs: &Logs<M>, items: u64) -> u64 {
     let live =
         |view: &terrace_durable::logs::SegmentView| view.used_bytes.saturating_sub(view.dead_bytes);
     let bytes: u64 = logs.survey().iter().map(live).sum();
-    (bytes / items.max(1)).clamp(LEAST_ITEM_BYTES, 1 << 20)
+    (bytes / items.max(1)).clamp(LEAST_ITEM_BYTES, ITEM_BYTES_MOST)
 }
 
 impl Opening<'_> {

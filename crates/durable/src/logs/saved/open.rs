@@ -4,7 +4,7 @@ use super::frames::{HEAD_FRAMES, Reading};
 use super::{HEAD_BYTES, MAGIC, PARAMETERS, PART_BYTES, ROW_BYTES, Row, Saved, VERSION};
 use crate::error::Result;
 use crate::logs::segment::{FoundHeader, SegmentHeader};
-use crate::logs::{Logs, SEGMENT_BYTES, State, start_of};
+use crate::logs::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::superblock::{Checkpoint, SavedAt, get_u32, get_u64};
 use crate::values::place::segment_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,6 +81,18 @@ impl SavedIndex {
     pub(in crate::logs) fn is_of(&self, segment: u32) -> bool {
         self.segments.contains(&segment)
     }
+
+    /// Whether each segment that it names is there, once, and says that it is a part of a saved index.
+    fn has_its_segments(&self) -> bool {
+        let mut named = self.segments.clone();
+        named.sort_unstable();
+        named.dedup();
+        let is_one = |segment: &u32| {
+            let header = self.headers.get(*segment as usize);
+            matches!(header, Some(FoundHeader::Intact(header)) if header.is_saved)
+        };
+        named.len() == self.segments.len() && named.iter().all(is_one)
+    }
 }
 
 impl<M: Memory> Logs<M> {
@@ -98,13 +110,16 @@ impl<M: Memory> Logs<M> {
         if let Some(damage) = damage.first() {
             return Ok(Err(damage.what.clone()));
         }
+        if at.segment >= count
+            || !(HEAD_BYTES..=SEGMENT_BYTES as usize).contains(&(at.bytes as usize))
+        {
+            return Ok(Err("its head lies behind the file, or is none".into()));
+        }
         let whole = [at.segment];
         let mut head = vec![0; at.bytes as usize];
         let mut reading =
             Reading::new(self.medium(), &whole, (at.salt, HEAD_FRAMES), 0, at.bytes.into());
-        let is_there =
-            at.segment < count && (HEAD_BYTES..=SEGMENT_BYTES as usize).contains(&head.len());
-        if !is_there || !reading.next(&mut head)? {
+        if !reading.next(&mut head)? {
             return Ok(Err("its head does not match its checksum".into()));
         }
         let mut found = match SavedIndex::decode(at, &head, &checkpoint) {
@@ -115,6 +130,9 @@ impl<M: Memory> Logs<M> {
             return Ok(Err("what it says of logs does not match its checksum".into()));
         };
         found.headers = self.read_headers(count)?;
+        if !found.has_its_segments() {
+            return Ok(Err("a segment that it names is not its own".into()));
+        }
         found.known = vec![None; count as usize];
         for row in rows {
             let header = found.headers.get(row.segment as usize);
@@ -271,6 +289,87 @@ impl Row {
         let FoundHeader::Intact(header) = header else { return false };
         let SegmentHeader { sequence, salt, sealed_bytes, is_saved, .. } = *header;
         let own = (self.sequence, self.salt, self.end);
-        !is_saved && (sequence, salt, sealed_bytes) == own && header.generation == generation
+        let is_log = !is_saved && (SEGMENT_HEADER_BYTES..=SEGMENT_BYTES).contains(&self.end);
+        is_log && (sequence, salt, sealed_bytes) == own && header.generation == generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::{Rule, put_u32, put_u64};
+
+    fn checkpoint() -> Checkpoint {
+        let saved = SavedAt { segment: 2, salt: 3, bytes: 200 };
+        Checkpoint {
+            number: 1,
+            rule: Rule::All,
+            generation: 5,
+            next_sequence: 9,
+            segments: 4,
+            open: Vec::new(),
+            index: 0,
+            saved,
+            redo: 0,
+        }
+    }
+
+    /// As after a flipped bit that a checksum did not notice, or by a hand.
+    #[test]
+    fn a_head_of_any_numbers_is_refused_or_names_what_it_has_room_for() {
+        let checkpoint = checkpoint();
+        let mut decoded = 0;
+        for bytes in HEAD_BYTES..HEAD_BYTES + 80 {
+            for numbers in
+                [[0, 0], [1, 1], [2, 4], [1, 5], [u32::MAX, 0], [0, u32::MAX], [u32::MAX; 2]]
+            {
+                let mut head = vec![0xff; bytes];
+                put_u64(&mut head, 0, MAGIC);
+                put_u32(&mut head, 8, VERSION);
+                put_u32(&mut head, 16, numbers[0]);
+                put_u32(&mut head, 20, numbers[1]);
+                put_u64(&mut head, 32, checkpoint.generation);
+                let Ok(found) = SavedIndex::decode(checkpoint.saved, &head, &checkpoint) else {
+                    continue;
+                };
+                decoded += 1;
+                let [parts, segments] = numbers.map(|number| number as usize);
+                assert_eq!((found.parts.len(), found.segments.len()), (parts, segments + 1));
+                assert!(!found.has_its_segments(), "no header was read");
+            }
+        }
+        assert!(decoded >= 4, "{decoded} are heads");
+    }
+
+    #[test]
+    fn a_row_is_of_no_log_that_ends_behind_its_segment() {
+        let header = SegmentHeader {
+            writer: 1,
+            sequence: 7,
+            salt: 11,
+            generation: 5,
+            sealed_bytes: 1000,
+            format: 2,
+            is_in_order: false,
+            is_saved: false,
+        };
+        let row = Row {
+            segment: 1,
+            end: 1000,
+            sequence: 7,
+            salt: 11,
+            dead: 0,
+            deleted: 0,
+            half_expires_at_ms: 0,
+        };
+        let is_of = |row: &Row, header: SegmentHeader| row.is_of(&FoundHeader::Intact(header), 5);
+        assert!(is_of(&row, header));
+        for end in [0, SEGMENT_HEADER_BYTES - 1, SEGMENT_BYTES + 1, u32::MAX] {
+            assert!(!is_of(&Row { end, ..row }, SegmentHeader { sealed_bytes: end, ..header }));
+        }
+        assert!(!is_of(&row, SegmentHeader { sequence: 8, ..header }), "another log");
+        assert!(!is_of(&row, SegmentHeader { generation: 6, ..header }), "one of after a clear");
+        assert!(!is_of(&row, SegmentHeader { is_saved: true, ..header }));
+        assert!(!is_of(&row, SegmentHeader { sealed_bytes: 0, ..header }), "its seal is lost");
     }
 }
