@@ -396,6 +396,17 @@ fn an_opening_that_keeps_all_in_memory_reads_all() {
     let refuse = MapOptions { when_full: WhenFull::Refuse, ..options() };
     let map = Map::open(dir.path(), refuse).expect("open");
     assert_eq!(map.recovery().procedure, Procedure::ReadLogs);
+    // What the record named is free: a later opening must not take it for an index.
+    let idle = crashed(&map, dir.path());
+    for _ in 0..2 {
+        let map = Map::open(idle.path(), options()).expect("open");
+        assert_eq!(map.recovery().procedure, Procedure::ReadLogs);
+        assert_eq!(map.recovery().unfit, None, "no index is named");
+        check(&map, KEYS, |_| Some(1));
+        let refuse = MapOptions { when_full: WhenFull::Refuse, ..options() };
+        close(map);
+        close(Map::open(idle.path(), refuse).expect("open"));
+    }
     put(&map, (0..KEYS).step_by(2), 2);
     close(map);
     assert!(segments_of_index(&dir.path().join("values.log")).is_empty());

@@ -42,7 +42,7 @@ pub(super) struct Away {
     /// Whether recovery sends logs away, which takes no more than its share.
     may_leave: AtomicBool,
     /// Logs that recovery has read and kept in memory.
-    kept: AtomicUsize,
+    pub(super) kept: AtomicUsize,
     pub(super) copies: Copies,
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,

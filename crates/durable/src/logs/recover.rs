@@ -13,7 +13,7 @@ use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SavedIndex, St
 use crate::control::{self, Control, KNOWN_KINDS};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
-use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule, SavedAt};
+use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule};
 use crate::values::{Damage, Recovered, TornTail};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -70,8 +70,6 @@ impl<M: Memory> Logs<M> {
         threads: usize,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
-        // All that is there is read, and its segments are free from here on.
-        self.lock_checkpoint().saved = SavedAt::default();
         self.recover_behind(None, Instant::now(), threads, visit)
     }
 
@@ -142,6 +140,10 @@ impl<M: Memory> Logs<M> {
         if self.medium.access().writes() && self.index_mark() != 0 {
             // What follows changes the values alone.
             self.set_index_mark(0)?;
+        }
+        if self.medium.access().writes() && saved.is_none() {
+            // Its segments are about to be free.
+            self.forget_saved()?;
         }
         self.settle(count, &mends)?;
         found.end("close open logs, free the others", start.elapsed());

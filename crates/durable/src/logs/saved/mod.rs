@@ -120,18 +120,24 @@ impl<M: Memory> Logs<M> {
         if row.deleted.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        if row.place.residence().is_resident {
-            let mut flags = 0;
-            // SAFETY: of a segment that is in memory, whole, and one byte fits; whoever held a guard as it left keeps
-            // its memory.
-            unsafe {
-                self.medium.memory().copy_changing(location + item::FLAGS_AT, &raw mut flags, 1);
+        if !row.place.residence().is_resident {
+            let is_listed = {
+                let deleted = self.away.deleted.lock();
+                let offsets = deleted.get(&(segment as u32));
+                offsets.is_some_and(|offsets| offsets.binary_search(&offset_of(location)).is_ok())
+            };
+            // The list goes when the log has come back.
+            if is_listed || !row.place.residence().is_resident {
+                return is_listed;
             }
-            return item::is_tombstone(flags);
         }
-        let deleted = self.away.deleted.lock();
-        let offsets = deleted.get(&(segment as u32));
-        offsets.is_some_and(|offsets| offsets.binary_search(&offset_of(location)).is_ok())
+        let mut flags = 0;
+        // SAFETY: of a segment that is in memory, whole, and one byte fits; whoever held a guard as it left keeps its
+        // memory.
+        unsafe {
+            self.medium.memory().copy_changing(location + item::FLAGS_AT, &raw mut flags, 1);
+        }
+        item::is_tombstone(flags)
     }
 }
 

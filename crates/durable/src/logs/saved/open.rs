@@ -119,15 +119,22 @@ impl<M: Memory> Logs<M> {
         let mut head = vec![0; at.bytes as usize];
         let mut reading =
             Reading::new(self.medium(), &whole, (at.salt, HEAD_FRAMES), 0, at.bytes.into());
-        if !reading.next(&mut head)? {
-            return Ok(Err("its head does not match its checksum".into()));
+        match reading.next(&mut head) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Err("its head does not match its checksum".into())),
+            // What it was saved for is read instead.
+            Err(error) => return Ok(Err(format!("its head: {error}"))),
         }
         let mut found = match SavedIndex::decode(at, &head, &checkpoint) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
-        let Some(rows) = self.read_rows(&mut found, &head)? else {
-            return Ok(Err("what it says of logs does not match its checksum".into()));
+        let rows = match self.read_rows(&mut found, &head) {
+            Ok(Some(rows)) => rows,
+            Ok(None) => {
+                return Ok(Err("what it says of logs does not match its checksum".into()));
+            }
+            Err(error) => return Ok(Err(format!("what it says of logs: {error}"))),
         };
         found.headers = self.read_headers(count)?;
         if !found.has_its_segments() {
@@ -167,6 +174,19 @@ impl<M: Memory> Logs<M> {
         let (first, bytes) = saved.parts[number];
         let kind = (saved.at.salt, 0);
         Part(Reading::new(self.medium(), &saved.segments, kind, first as usize, bytes))
+    }
+
+    /// The checkpoint record names no saved index any more, durably on return.
+    pub(in crate::logs) fn forget_saved(&self) -> Result<()> {
+        let mut checkpoint = self.lock_checkpoint();
+        if checkpoint.saved.segment == 0 {
+            return Ok(());
+        }
+        let saved = SavedAt::default();
+        let next = Checkpoint { number: checkpoint.number + 1, saved, ..checkpoint.clone() };
+        self.stop_on_error(self.store_checkpoint(&next))?;
+        *checkpoint = next;
+        Ok(())
     }
 
     /// A saved index that was loaded is the one in use.
@@ -235,6 +255,7 @@ impl<M: Memory> Logs<M> {
         });
         // Counted at the end of recovery, like all that is in memory then.
         let back = known.len() - self.away_logs();
+        self.away.kept.fetch_add(back, Ordering::Relaxed);
         self.budget.give(back as u64 * u64::from(SEGMENT_BYTES));
     }
 }

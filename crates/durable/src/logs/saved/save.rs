@@ -3,6 +3,7 @@
 use super::frames::{HEAD_FRAMES, Writing};
 use super::{HEAD_BYTES, MAGIC, PARAMETERS, PART_BYTES, ROW_BYTES, Row, Saved, VERSION};
 use crate::error::Result;
+use crate::logs::overwrite::ALL;
 use crate::logs::{Logs, SEGMENT_BYTES, State, start_of};
 use crate::medium::{BLOCK_BYTES, Blocks};
 use crate::superblock::{Checkpoint, SavedAt, put_u32, put_u64};
@@ -29,6 +30,9 @@ impl<M: Memory> Logs<M> {
     pub fn begin_saving(&self) -> Saving<'_, M> {
         // At this moment no item is in a log whose entry is not in the index.
         let _nobody_writes = self.lock_writers();
+        let closed = self.closed_logs();
+        // They are looked through while others write.
+        closed.iter().for_each(|(segment, ..)| self.freeze_to(*segment as usize, ALL));
         let next_sequence = self.next_sequence();
         let salt = (next_sequence as u32).wrapping_mul(0x85eb_ca6b) ^ self.lifetime ^ 0x5a5a_5a5a;
         Saving {
@@ -37,7 +41,7 @@ impl<M: Memory> Logs<M> {
             salt,
             generation: self.generation.load(Ordering::Acquire),
             next_sequence,
-            closed: self.closed_logs(),
+            closed,
             parts: Vec::new(),
             bytes: 0,
             is_published: false,
@@ -169,6 +173,9 @@ impl<M: Memory> Saving<'_, M> {
         if !is_early {
             logs.stop_on_error(logs.take_checkpoint_under(&mut checkpoint, None))?;
         }
+        // A batch that was written in part has stopped the map before it let go of its writer: what it took the place
+        // of may be left out of what was passed on.
+        logs.check_writable()?;
         let saved = SavedAt { segment, salt: self.salt, bytes: head.len() as u32 };
         let next = Checkpoint { number: checkpoint.number + 1, saved, ..checkpoint.clone() };
         logs.stop_on_error(logs.store_checkpoint(&next))?;
@@ -200,9 +207,10 @@ impl<M: Memory> Saving<'_, M> {
             let row = &logs.segments[segment as usize];
             let dead = logs.dead_bytes(segment).min(end.into()) as u32;
             let deleted = row.deleted.load(Ordering::Relaxed);
-            let half_expires_at_ms = match row.half_expires_at_ms.load(Ordering::Relaxed) {
-                0 => u64::MAX,
-                known => known,
+            // One that somebody else looked through meanwhile is due at once.
+            let half_expires_at_ms = match has_expiries {
+                true => row.half_expires_at_ms.load(Ordering::Relaxed),
+                false => u64::MAX,
             };
             let row = Row { segment, end, sequence, salt, dead, deleted, half_expires_at_ms };
             // Whoever took the segment since has stored its sequence number before.
