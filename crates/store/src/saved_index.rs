@@ -5,7 +5,7 @@
 //! few dozen megabytes is read whole instead: that is as fast, and verifies everything.
 
 use crate::engine::{Engine, Stored};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::open::{LEAST_ITEM_BYTES, Opening};
 use crate::plan::Place;
@@ -16,8 +16,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use terrace_durable::lock;
-use terrace_durable::logs::{Logs, PARAMETERS, SavedIndex, SavedStats, State};
-use terrace_durable::values::SEGMENT_BYTES;
+use terrace_durable::logs::{Logs, PARAMETERS, SavedIndex, SavedStats, SegmentView, State};
+use terrace_durable::values::{Recovered, SEGMENT_BYTES};
 use terrace_index::{HashIndex, Layout, Loaded};
 use terrace_memory::{Memory, Native};
 
@@ -118,12 +118,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    fn not_saved(&self, source: io::Error) -> crate::error::Error {
+    fn not_saved(&self, source: io::Error) -> Error {
         match source.downcast::<terrace_durable::Error>() {
             Ok(below) => below.into(),
             Err(source) => {
                 let path = self.values.medium().path().to_path_buf();
-                crate::error::Error::Io { path, doing: "save the index of", source }
+                Error::Io { path, doing: "save the index of", source }
             }
         }
     }
@@ -161,8 +161,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 }
 
 fn usual_bytes<M: Memory>(logs: &Logs<M>, items: u64) -> u64 {
-    let live =
-        |view: &terrace_durable::logs::SegmentView| view.used_bytes.saturating_sub(view.dead_bytes);
+    let live = |view: &SegmentView| view.used_bytes.saturating_sub(view.dead_bytes);
     let bytes: u64 = logs.survey().iter().map(live).sum();
     (bytes / items.max(1)).clamp(LEAST_ITEM_BYTES, ITEM_BYTES_MOST)
 }
@@ -216,7 +215,7 @@ impl Opening<'_> {
         parameters: &Parameters,
         live: u64,
         deleted: &mut [u64],
-    ) -> Result<terrace_durable::values::Recovered> {
+    ) -> Result<Recovered> {
         let logs = engine.values.logs().expect("a saved index is of logs");
         engine.counters.expiries.store(parameters.has_expiries, Ordering::Relaxed);
         engine.written[0].keys.store(live as i64, Ordering::Relaxed);
@@ -285,10 +284,9 @@ impl Opening<'_> {
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..self.threads).map(|_| scope.spawn(worker)).collect();
             let own = worker();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
-                thread.join().expect("no loader panicked")
-            };
-            others.into_iter().map(join).fold(own, io::Result::and)
+            others
+                .into_iter()
+                .fold(own, |before, thread| before.and(thread.join().expect("no loader panicked")))
         })?;
         Ok((index, live.into_inner(), deleted.into_inner()))
     }

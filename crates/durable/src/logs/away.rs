@@ -232,7 +232,8 @@ impl<M: Memory> Logs<M> {
         self.residents.send_away(segment, &self.segments[segment as usize].place);
     }
 
-    /// The same of an item there that says that its key is deleted.
+    /// Items at these locations, in logs that are about to be away without having been read, say that their keys are
+    /// deleted.
     pub fn found_deleted(&self, locations: &mut [u64]) {
         locations.sort_unstable();
         let mut deleted = self.away.deleted.lock();

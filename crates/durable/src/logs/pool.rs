@@ -162,7 +162,7 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Free segments that are kept for the collector and deletes.
-    pub(super) fn spare(&self) -> usize {
+    fn spare(&self) -> usize {
         ((self.budget.headroom() / u64::from(SEGMENT_BYTES)) as usize).min(COLLECTOR_SPARE)
     }
 
