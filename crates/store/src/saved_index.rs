@@ -24,10 +24,10 @@ use terrace_memory::{Memory, Native};
 /// A map of fewer logs has no saved index.
 const LEAST_LOGS: u64 = 16;
 /// While a map is open its index is saved when there are four times as many logs that an opening would read as segments
-/// of the saved index: so it adds a quarter to what else is written, at the most. At its end, when there are a quarter
-/// as many.
+/// of the saved index: so it adds a quarter to what else is written, at the most. At its end, when they have a
+/// sixteenth of its bytes.
 const SINCE: u64 = 4;
-const SINCE_AT_END: u64 = 4;
+const SINCE_AT_END: u64 = 16;
 /// Items are expected to be no longer.
 const ITEM_BYTES_MOST: u64 = 1 << 20;
 /// Logs that are brought back while the collector waits.
@@ -75,10 +75,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if logs.total_segments() as u64 <= LEAST_LOGS {
             return false;
         }
-        let SavedStats { segments, logs_since, unknown_logs } = logs.saved_stats();
+        let SavedStats { segments, logs_since, unknown_bytes } = logs.saved_stats();
         let segments = segments as u64;
         match at_end {
-            true => unknown_logs > segments / SINCE_AT_END,
+            true => unknown_bytes > segments * u64::from(SEGMENT_BYTES) / SINCE_AT_END,
             false => logs_since >= (segments * SINCE).max(LEAST_LOGS),
         }
     }

@@ -76,8 +76,8 @@ pub struct SavedStats {
     pub segments: usize,
     /// Logs that were begun since, or are there without one.
     pub logs_since: u64,
-    /// Logs that are there and that it does not know.
-    pub unknown_logs: u64,
+    /// Bytes of the logs that are there and that it does not know.
+    pub unknown_bytes: u64,
 }
 
 /// A row: what is saved of a log that is closed.
@@ -95,9 +95,9 @@ struct Row {
 impl<M: Memory> Logs<M> {
     /// How much would be read beside the saved index.
     pub fn saved_stats(&self) -> SavedStats {
-        let (views, saved) = (self.survey(), self.saved.lock());
+        let (views, saved) = (self.survey_exactly(), self.saved.lock());
         let is_unknown = |view: &&SegmentView| saved.known.binary_search(&view.sequence).is_err();
-        let unknown_logs = views.iter().filter(is_unknown).count() as u64;
+        let unknown_bytes = views.iter().filter(is_unknown).map(|view| view.used_bytes).sum();
         let segments = saved.segments.len();
         // It took numbers itself.
         let before = saved.next_sequence + segments as u64;
@@ -105,7 +105,7 @@ impl<M: Memory> Logs<M> {
             0 => views.len() as u64,
             _ => self.next_sequence().saturating_sub(before),
         };
-        SavedStats { segments, logs_since, unknown_logs }
+        SavedStats { segments, logs_since, unknown_bytes }
     }
 
     /// Segments that the saved index takes, or one that is being saved. No memory is used for them.

@@ -216,15 +216,20 @@ impl<M: Memory> Logs<M> {
     /// Whether so much was written since that more of the known logs' items are asked for than it takes to read all
     /// of them, one log after the other; and there is memory for all.
     fn is_all_to_be_read(&self, saved: &SavedIndex, item_bytes: usize) -> bool {
-        let is_log = |header: &&FoundHeader| matches!(header, FoundHeader::Intact(header) if !header.is_saved);
         let known = saved.known_logs();
-        let logs_since = saved.headers.iter().filter(is_log).count() as u64 - known;
+        let unknown = saved.headers.iter().zip(&saved.known).filter(|(_, known)| known.is_none());
+        let bytes_of = |header: &FoundHeader| match header {
+            FoundHeader::Intact(header) if header.is_saved => 0,
+            FoundHeader::Intact(header) if header.sealed_bytes > 0 => header.sealed_bytes,
+            FoundHeader::Intact(_) => SEGMENT_BYTES,
+            _ => 0,
+        };
+        let log_bytes: u64 = unknown.map(|(header, _)| u64::from(bytes_of(header))).sum();
         let redo_bytes = match &*self.left.lock() {
             Some(_) => self.redo_log().map_or(0, |(_, bytes)| bytes),
             None => 0,
         };
-        let since = logs_since * u64::from(SEGMENT_BYTES) + redo_bytes;
-        let reads = since / item_bytes.max(1) as u64;
+        let reads = (log_bytes + redo_bytes) / item_bytes.max(1) as u64;
         reads > known * READS_OF_A_LOG && self.may_come_back(known)
     }
 
