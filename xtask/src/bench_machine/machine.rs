@@ -7,7 +7,7 @@
 
 use super::initramfs;
 use super::parts::Parts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 
 /// An emulator on a machine with other work is slow; one that is slower than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(480);
+
+/// How often a boot that the emulator did not survive is tried again.
+const BOOTS_AGAIN: u32 = 1;
+/// Lines of a failed boot that its error repeats: the log itself goes with a run's target folder.
+const LAST_LINES: usize = 30;
 
 /// Memory of the nodes, and what the firmware says of it: MiB, ns, GiB/s. Node 3 gets its memory
 /// from the second NVDIMM.
@@ -101,7 +106,9 @@ impl Machine {
     }
 
     /// Boots, with `settings` of the guest's script, until the `end`. What each command printed is
-    /// kept in a folder named `name`.
+    /// kept in a folder named `name`. An emulator that dies before the guest's first word, or of a
+    /// signal in a boot that loses nothing by it, is started once more, and that is printed: a
+    /// guest can end itself, but not its emulator.
     pub fn boot(
         &self,
         name: &str,
@@ -109,23 +116,49 @@ impl Machine {
         settings: &str,
         end: End,
     ) -> Result<Boot, String> {
+        for _ in 0..BOOTS_AGAIN {
+            match self.boot_once(name, firmware, settings, end) {
+                Err(failure) if failure.is_of_the_emulator => {
+                    println!("    boot `{name}` again: {}", failure.why);
+                }
+                Err(failure) => return Err(failure.why),
+                Ok(boot) => return Ok(boot),
+            }
+        }
+        self.boot_once(name, firmware, settings, end).map_err(|failure| failure.why)
+    }
+
+    fn boot_once(
+        &self,
+        name: &str,
+        firmware: Firmware,
+        settings: &str,
+        end: End,
+    ) -> Result<Boot, Failure> {
+        let early = |why| Failure { why, is_of_the_emulator: false };
         let start = Instant::now();
         let mut child = self
             .command(firmware, settings)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|e| format!("the emulator could not be started: {e}"))?;
-        let mut line = SerialLine::of(&mut child, self.folder.join(format!("{name}.log")))?;
+            .map_err(|e| early(format!("the emulator could not be started: {e}")))?;
+        let log = self.folder.join(format!("{name}.log"));
+        let mut line = SerialLine::of(&mut child, log).map_err(early)?;
         let said = line.listen_until(end);
-        // The power fails, or is off already.
-        let killed = child.kill().and_then(|()| child.wait());
-        killed.map_err(|e| format!("the emulator could not be ended: {e}"))?;
-        said?;
+        // Before the power fails: what it ended of was its own doing.
+        let was_alive = said.is_err().then(|| is_alive(&mut child));
+        let ended = child.kill().and_then(|()| child.wait());
+        let status = ended.map_err(|e| early(format!("the emulator could not be ended: {e}")))?;
         line.hear_the_rest();
+        if let Err(why) = said {
+            let crashed =
+                end == End::InOrder && was_alive == Some(false) && status.code().is_none();
+            return Err(line.failure(&format!("{why} ({status})"), crashed));
+        }
         let how = if end == End::InOrder { "off in order" } else { "power cut" };
         println!("    boot `{name}`: {how} after {:.1} s", start.elapsed().as_secs_f64());
-        self.keep(name, &line.boot)?;
+        self.keep(name, &line.boot).map_err(early)?;
         Ok(line.boot)
     }
 
@@ -199,12 +232,21 @@ fn tell(command: &mut Command, number: usize, node: &Node) {
     command.args(["-numa", &latency, "-numa", &bandwidth]);
 }
 
+/// Why a boot did not come to its end.
+struct Failure {
+    why: String,
+    /// Nothing of ours can be the cause.
+    is_of_the_emulator: bool,
+}
+
 /// The guest's only way to say anything.
 struct SerialLine {
     lines: Receiver<String>,
+    last: VecDeque<String>,
+    /// Whether the guest's script has begun.
+    has_spoken: bool,
     /// Everything that was said.
     log: BufWriter<File>,
-    path: PathBuf,
     boot: Boot,
     /// The section that lines belong to.
     open: Option<String>,
@@ -214,16 +256,24 @@ impl SerialLine {
     fn of(child: &mut Child, path: PathBuf) -> Result<SerialLine, String> {
         let log = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let lines = lines_of(child.stdout.take().ok_or("the emulator has no output")?);
-        Ok(SerialLine { lines, log: BufWriter::new(log), path, boot: Boot::default(), open: None })
+        Ok(SerialLine {
+            lines,
+            last: VecDeque::new(),
+            has_spoken: false,
+            log: BufWriter::new(log),
+            boot: Boot::default(),
+            open: None,
+        })
     }
 
-    fn listen_until(&mut self, end: End) -> Result<(), String> {
+    /// `Err` says in a few words why the end was not reached.
+    fn listen_until(&mut self, end: End) -> Result<(), &'static str> {
         let deadline = Instant::now() + PATIENCE;
-        let why = loop {
+        loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.hear(&line),
-                Err(RecvTimeoutError::Timeout) => break "it is stuck",
-                Err(RecvTimeoutError::Disconnected) => break "it ended before its time",
+                Err(RecvTimeoutError::Timeout) => return Err("it is stuck"),
+                Err(RecvTimeoutError::Disconnected) => return Err("it ended before its time"),
             }
             let is_end = match end {
                 End::InOrder => self.boot.is_over,
@@ -235,9 +285,14 @@ impl SerialLine {
             if is_end {
                 return Ok(());
             }
-        };
-        let flushed = self.log.flush().map_err(|e| format!("{}: {e}", self.path.display()));
-        flushed.and(Err(format!("the guest: {why}; see {}", self.path.display())))
+        }
+    }
+
+    fn failure(&mut self, why: &str, emulator_crashed: bool) -> Failure {
+        let _unwritten = self.log.flush();
+        let last = Vec::from(std::mem::take(&mut self.last)).join("\n      ");
+        let why = format!("the guest: {why}; its last lines:\n      {last}");
+        Failure { why, is_of_the_emulator: emulator_crashed || !self.has_spoken }
     }
 
     /// What the emulator had passed on before it was ended.
@@ -250,8 +305,24 @@ impl SerialLine {
     fn hear(&mut self, line: &str) {
         // The log is for people; a full disk must not look like a failing guest.
         let _unwritten = writeln!(self.log, "{line}");
+        self.has_spoken |= line.contains("@@ ");
+        self.last.push_back(line.to_owned());
+        if self.last.len() > LAST_LINES {
+            self.last.pop_front();
+        }
         self.boot.hear(&mut self.open, line);
     }
+}
+
+/// Whether it still runs a moment after its output ended.
+fn is_alive(child: &mut Child) -> bool {
+    for _ in 0..50 {
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
 }
 
 /// Whole lines, as they come. One that the power cut short is none.
