@@ -80,6 +80,8 @@ map-spill-look: ReadersHaveLeft
 map-spill-recovery: Sync
 map-saved: FlushBeforePublishing
 map-saved-threads: LogsOfTheMoment
+map-blind: VersionAbove TakenInBeforeCollecting
+map-blind-saved: TakenInBeforeSaving
 ";
 
 /// In a page cache there are the tests on a disk, and no others.
@@ -87,7 +89,7 @@ map-saved-threads: LogsOfTheMoment
 fn a_page_cache_has_no_lines() {
     let _beside = crate::beside_others();
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 27);
+    assert_eq!(there, 30);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");

@@ -220,6 +220,7 @@ static MAP_METRICS: &[MapMetric] = &[
     ("terrace_spilled_bytes", "gauge", "Bytes of logs on the disk alone.", Of::Files, |stats| stats.away.bytes()),
     ("terrace_copy_bytes", "gauge", "Bytes of copies of their items.", Of::Memory, |stats| stats.away.copied_bytes),
     ("terrace_spilled_reads_total", "counter", "Items of theirs that were read.", Of::Files, |stats| stats.away.fetched),
+    ("terrace_blind_writes_total", "counter", "Writes that did not wait for a read of what they replaced.", Of::Files, |stats| stats.blind_writes),
     ("terrace_spilled_read_bytes_total", "counter", "Bytes read for those.", Of::Files, |stats| stats.away.fetched_bytes),
     ("terrace_written_bytes_total", "counter", "Bytes written to the medium.", Of::Files, |stats| stats.bytes_written),
     ("terrace_moved_bytes_total", "counter", "Bytes that collections moved.", Of::Files, |stats| stats.moved_bytes),

@@ -281,7 +281,12 @@ fn a_disk_that_does_not_give_a_value_back_costs_that_reply_alone() {
     for n in (0..KEYS / 2).step_by(1000) {
         let cold = key(n);
         is_told(client.call(&[b"GET", &cold[..]]));
-        is_told(client.call(&[b"SET", &cold[..], b"new"]));
+        is_told(client.call(&[b"SET", &cold[..], b"new", b"GET"]));
+        // A write that does not ask what there was needs nothing of the disk.
+        let written = key(n + 501);
+        let set = client.call(&[b"SET", &written[..], b"new"]);
+        assert_eq!(set, Reply::Simple("OK".into()));
+        assert_eq!(client.call(&[b"GET", &written[..]]), Reply::Bulk(b"new".to_vec()));
         is_told(client.call(&[&b"MGET"[..], b"hot", &cold]));
         is_told(client.call(&[b"STRLEN", &cold[..]]));
         // In a pipeline each has its own reply.

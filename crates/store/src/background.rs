@@ -166,11 +166,17 @@ fn spawn_fetcher<M: Memory, I: Memory>(
     let body = move || {
         while !*stop.0.lock() {
             let wanted = engine.fetches.take(FETCHER_TICK);
+            // What the disk does not give back is not tried again at once.
+            let are_blind = engine.blind.are_some() && !engine.blind.is_stuck();
             // A few at a time: who waits for the first goes on while the next are read.
             for some in wanted.chunks(engine.near_at_once(FETCHED_AT_ONCE)) {
                 engine
                     .values
                     .fetch_all(some.to_vec(), |wanted, error| engine.fetches.failed(wanted, error));
+                engine.fetches.done();
+            }
+            if are_blind {
+                engine.take_in_while(|| !*stop.0.lock());
                 engine.fetches.done();
             }
         }
@@ -188,7 +194,7 @@ fn spawn_saver<M: Memory, I: Memory>(
     spawn("terrace-save", stop, SAVER_TICK, move || {
         if Instant::now() >= not_before
             && engine.is_saving_due(false)
-            && engine.save_index().is_err()
+            && !engine.save_index().is_ok_and(|is_saved| is_saved)
         {
             // A disk that is full, perhaps. Without it the next opening takes longer.
             not_before = Instant::now() + SAVER_PATIENCE;

@@ -15,6 +15,7 @@ use terrace_durable::item::{NewItem, now_ms};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{Values, Writing};
+use terrace_index::hash_key;
 use terrace_memory::{Memory, Spin};
 
 /// How often a batch that others came before is run again at once by whoever does not wait.
@@ -281,6 +282,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // is on the disk alone is read now.
             let keys: Vec<&[u8]> = writes.clone().map(|(key, _)| key).collect();
             self.multi_get(&keys, by.wait, |_, _| (), |_| ())?;
+            if self.blind.are_some() {
+                let mut hashed = keys.iter().map(|key| (hash_key(self.seed, key), key));
+                hashed.try_for_each(|(hash, key)| self.take_in_key(hash, key, by.wait))?;
+            }
         }
         let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);
         let room = if writes.clone().all(deletes) { Room::Urgent } else { Room::Ordinary };

@@ -135,7 +135,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         );
         let round = self.collect_segments(logs, &victims, evict);
         let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
-        match freed && !stays {
+        logs.recount_backlog();
+        // Logs that left may have made room since somebody found none.
+        match freed && !stays || !needs_disk && logs.has_room() {
             true => self.pressure.relieve(),
             false if pressed && needs_disk => self.pressure.give_up_disk(this_round),
             false if pressed => self.pressure.give_up(this_round),
@@ -150,7 +152,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             true => self.relieve_index(logs, this_round, freed && !stays),
             false => Ok(()),
         };
-        logs.recount_backlog();
         relieved.and(round)
     }
 
@@ -277,10 +278,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         victims: &[SegmentView],
         evict: bool,
     ) -> Result<Round> {
-        let claimed: Vec<u32> =
+        let mut claimed: Vec<u32> =
             victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
             return Ok(Round::default());
+        }
+        // What the index does not name is garbage. A log that is closed gets no more blind writes.
+        if !self.take_in_again() {
+            let kept = self
+                .copy_blind(logs, |segment| claimed.contains(&segment))
+                .inspect_err(|_| claimed.iter().for_each(|segment| logs.unclaim(*segment)))?;
+            // They stay claimed, as those that cannot be read in [`Moving::segments`].
+            claimed.retain(|segment| !kept.contains(segment));
         }
         if logs.rule() == Rule::All {
             // An item of a batch is copied as one of its own: the batch must be safe before.
@@ -400,6 +409,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 expires_at_ms: item.expires_at_ms.filter(|_| !ends),
                 tombstone: item.tombstone || ends,
             };
+            engine.written[0].note_version(new.version);
             if ends {
                 engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                 engine.record_keys(0, -1, changes);

@@ -11,6 +11,7 @@
 //! yet. It then has a ticket too, and whoever tells the result to anyone commits it first: nothing
 //! that was ever told is lost.
 
+use crate::blind::BlindWrites;
 use crate::durability::InForce;
 use crate::error::{Error, Result};
 use crate::fetches::Fetches;
@@ -21,8 +22,8 @@ use crate::located::{Located, OfWriter};
 use crate::options::WhenFull;
 use crate::plan::Plan;
 use crate::pressure::{By, Pressure, Readers, Wait};
-use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
+use crate::wanted::{NoOld, Wanted};
 use crate::watch::Registry;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -99,6 +100,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub writers_hold_guards: bool,
     /// What threads that do not wait for the disk have asked for.
     pub fetches: Fetches,
+    /// Writes that the index does not know yet.
+    pub blind: BlindWrites,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
     /// Writers who found no room for values: the collector should go further than it would.
@@ -133,15 +136,32 @@ pub(crate) struct Written {
     pub item_bytes: AtomicU64,
     /// Values that the sessions of this writer found, a few dozen at a time.
     pub reads: AtomicU64,
+    /// The highest version of an item.
+    pub version: AtomicU64,
 }
 
 impl Written {
     /// Counts an item of so many bytes. Whoever writes has the writer for itself, so nothing is lost
     /// between the two halves.
     #[inline(always)]
-    fn count(&self, bytes: usize) {
+    pub fn count(&self, bytes: usize) {
         let before = self.item_bytes.load(Ordering::Relaxed);
         self.item_bytes.store(before + bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts an item of so many bytes and notes its version.
+    #[inline(always)]
+    pub fn wrote(&self, bytes: usize, version: u64) {
+        self.count(bytes);
+        self.note_version(version);
+    }
+
+    /// Notes the version that an item was given, or has.
+    #[inline(always)]
+    pub fn note_version(&self, version: u64) {
+        if version > self.version.load(Ordering::Relaxed) {
+            self.version.fetch_max(version, Ordering::Relaxed);
+        }
     }
 }
 
@@ -255,20 +275,26 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         room: Room,
         mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<[Option<Ticket>; 2]> {
-        let hint_bytes = if let Hint::Bytes(bytes) = hint { bytes } else { 0 };
+        let hint_bytes = match hint {
+            Hint::Bytes(bytes) | Hint::Blind(bytes) => bytes,
+            Hint::InBatch { .. } => 0,
+        };
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
         // The two cache misses of a write, bucket and old item, begin before the locks are taken.
         let line = self.index.line(hash);
         line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
-            Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
+            Hint::Bytes(value_bytes) | Hint::Blind(value_bytes) => {
+                MAX_HEADER_BYTES + key.len() + value_bytes.max(8)
+            }
             Hint::InBatch { .. } => 0,
         };
         let in_batch = matches!(hint, Hint::InBatch { .. });
         let mut allowed = Allowed {
             add: self.index_room.is_none() || in_batch || room != Room::Ordinary,
             reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
+            blind: matches!(hint, Hint::Blind(_)) && self.spills(),
         };
         let spin = Spin::on(self.values.medium().memory());
         loop {
@@ -304,11 +330,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                         _ => spin.wait(),
                     }
                 }
-                Outcome::Away => {
-                    // Nothing is held while the disk is waited for, but by a batch, which has its writer for itself.
+                met @ (Outcome::Away | Outcome::Blind) => {
                     drop(held);
-                    let wait = if in_batch { Wait::ForRoom } else { by.wait };
-                    self.get(key, wait, |_| ())?;
+                    self.fetch_old(&met, (hash, key), allowed, (by.wait, in_batch))?;
                 }
             }
         }
@@ -328,9 +352,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let guard = OfWriter::of(self);
         let (released, located) = (Cell::new(None), self.located(guard.get()));
         let change = |at: Option<u64>, lock: &BucketLock, changes: &mut Changes| {
-            let found = self.current(key, at, &located, lock);
-            let Ok(old) = found.map_err(|why| outcome = self.not_found(why)) else {
-                return (Entry::Keep, None);
+            let old = match self.old((hash, key), at, &located, lock, allowed) {
+                Ok(old) => old,
+                Err(none) => {
+                    outcome = self.update_without(none, held, writer, (hash, key), f, changes);
+                    return (Entry::Keep, None);
+                }
             };
             let seen = |(location, _)| self.values.undurable(location);
             let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
@@ -355,7 +382,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let bytes = new.item_bytes();
             if old.is_some_and(|(location, item)| held.overwrite(location, &item, new)) {
                 outcome = Ok(Outcome::Done([Some(held.ticket()), None]));
-                self.written[writer].count(bytes);
+                self.written[writer].wrote(bytes, new.version);
                 return (Entry::Overwritten, None);
             }
             if let Some(why) = self.no_room(held, allowed, old.is_none(), bytes) {
@@ -363,13 +390,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 return (Entry::Keep, None);
             }
             let location = write_over(held, old, new, changes);
-            self.written[writer].count(bytes);
+            self.written[writer].wrote(bytes, new.version);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
             grown = growth(new, old);
             self.record_keys(writer, grown, changes);
-            if !new.tombstone {
-                self.note(new, bytes);
-            }
+            self.note(new, bytes);
             (Entry::Set(location), old.map(|(at, item)| (held, at, bytes_of(&item))))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
@@ -384,12 +409,40 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         outcome
     }
 
-    /// What becomes of an update that could not look at its key's item.
+    /// The item that an update changes, or why it is not looked at.
+    #[inline(always)]
+    fn old<'l>(
+        &'l self,
+        (hash, key): (u64, &[u8]),
+        at: Option<u64>,
+        located: &Located<'_, M, I>,
+        lock: &'l BucketLock,
+        allowed: Allowed,
+    ) -> std::result::Result<Option<(u64, Item<'l>)>, NoOld> {
+        if self.blind.are_some() && self.written_blind(hash, key).is_some() {
+            return Err(if allowed.blind { NoOld::Blind(None) } else { NoOld::InTable });
+        }
+        self.current(key, at, located, lock).map_err(|why| match why {
+            NoItem::Away(other) if allowed.blind => NoOld::Blind(Some(other)),
+            why => NoOld::NotFound(why),
+        })
+    }
+
+    /// Has what an update met seen to before it is tried again. Nothing is held while the disk is waited for, but by a
+    /// batch, which has its writer for itself.
     #[cold]
-    fn not_found(&self, why: NoItem) -> Result<Outcome> {
-        match why {
-            NoItem::Away(_) => Ok(Outcome::Away),
-            other => Err(self.damaged(other)),
+    fn fetch_old(
+        &self,
+        met: &Outcome,
+        key: (u64, &[u8]),
+        allowed: Allowed,
+        (wait, in_batch): (Wait, bool),
+    ) -> Result<()> {
+        let wait = if in_batch { Wait::ForRoom } else { wait };
+        match met {
+            Outcome::Blind => self.take_in_key(key.0, key.1, wait),
+            _ if allowed.blind && wait == Wait::ForRoom && self.catch_up() => Ok(()),
+            _ => self.get(key.1, wait, |_| ()).map(drop),
         }
     }
 
@@ -460,7 +513,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     #[inline(always)]
-    fn note(&self, new: &NewItem<'_>, bytes: usize) {
+    pub(crate) fn note(&self, new: &NewItem<'_>, bytes: usize) {
+        if new.tombstone {
+            return;
+        }
         let hint = bytes.min(256) as u32;
         if self.item_bytes_hint.load(Ordering::Relaxed) != hint {
             self.item_bytes_hint.store(hint, Ordering::Relaxed);
@@ -518,6 +574,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
             let _under_way = self.watches.clear();
+            self.blind.clear(self.values.medium().memory());
             if let Err(source) = self.index.clear(&self.located(&guard)) {
                 // It names what is no more.
                 self.values.stop(format!("its index could not be cleared: {source}; open it anew"));

@@ -23,8 +23,25 @@ pub(crate) struct Fetches {
     wanted: Mutex<Vec<Wanted>>,
     is_asked: Condvar,
     /// What could not be read, and nobody was told of yet.
-    failed: Mutex<HashMap<Wanted, (Instant, Error)>>,
+    failed: Mutex<Failed>,
     told: RwLock<Vec<Told>>,
+}
+
+#[derive(Default)]
+struct Failed {
+    errors: HashMap<Wanted, (Instant, Error)>,
+    /// When those were let go that nobody asked for any more.
+    tidied_at: Option<Instant>,
+}
+
+impl Failed {
+    /// Makes room; not again at once where there is none to be made.
+    fn tidy(&mut self) {
+        if self.tidied_at.is_none_or(|at| at.elapsed() > FAILED_FOR / 8) {
+            self.errors.retain(|_, (since, _)| since.elapsed() < FAILED_FOR);
+            self.tidied_at = Some(Instant::now());
+        }
+    }
 }
 
 impl Fetches {
@@ -33,6 +50,12 @@ impl Fetches {
         let mut all = self.wanted.lock();
         wanted.truncate(MOST.saturating_sub(all.len()));
         all.append(&mut wanted);
+        self.is_asked.notify_one();
+    }
+
+    /// Wakes whoever reads: there is something else to do.
+    pub fn nudge(&self) {
+        let _no_wakeup_is_lost = self.wanted.lock();
         self.is_asked.notify_one();
     }
 
@@ -48,23 +71,27 @@ impl Fetches {
     /// Keeps the error of one that could not be read.
     pub fn failed(&self, wanted: Wanted, error: Error) {
         let mut failed = self.failed.lock();
-        if failed.len() >= FAILED_MOST {
-            failed.retain(|_, (since, _)| since.elapsed() < FAILED_FOR);
+        if failed.errors.len() >= FAILED_MOST {
+            failed.tidy();
         }
-        if failed.len() < FAILED_MOST {
-            failed.insert(wanted, (Instant::now(), error));
+        if failed.errors.len() < FAILED_MOST {
+            failed.errors.insert(wanted, (Instant::now(), error));
         }
     }
 
     /// Why one could not be read that was asked for lately: for one who asked.
     pub fn take_failure(&self, wanted: Wanted) -> Option<Error> {
-        let (since, error) = self.failed.lock().remove(&wanted)?;
+        let (since, error) = self.failed.lock().errors.remove(&wanted)?;
         (since.elapsed() < FAILED_FOR).then_some(error)
     }
 
     /// Whether there is such an error.
     pub fn has_failed(&self, wanted: Wanted) -> bool {
-        self.failed.lock().get(&wanted).is_some_and(|(since, _)| since.elapsed() < FAILED_FOR)
+        self.failed
+            .lock()
+            .errors
+            .get(&wanted)
+            .is_some_and(|(since, _)| since.elapsed() < FAILED_FOR)
     }
 
     /// From here on `told` is called whenever something was fetched.

@@ -237,7 +237,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let mut held =
                 self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Anyway)?;
             let (hash, allowed) =
-                (hash_key(self.seed, &key), Allowed { add: true, reserved: false });
+                (hash_key(self.seed, &key), Allowed { add: true, reserved: false, blind: false });
             let outcome = self.update_in(&mut held, COLLECTOR, hash, &key, allowed, &mut delete)?;
             is_gone &= !matches!(outcome, Outcome::Reserved);
             gone += usize::from(is_gone);

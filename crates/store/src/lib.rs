@@ -11,6 +11,7 @@ mod advice;
 mod allocation;
 mod background;
 mod batch;
+mod blind;
 mod builder;
 mod collect;
 mod cursors;

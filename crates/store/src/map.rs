@@ -139,7 +139,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// See [`Error`](crate::Error); under memory pressure this may wait for the collector.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let change = |_: Option<Value<'_>>| Change::Put { value, expires_at_ms: None };
-        self.change(key, value.len(), Room::Ordinary, change)
+        self.change(key, Hint::Blind(value.len()), Room::Ordinary, change)
     }
 
     /// Removes `key`; whether it was there.
@@ -156,7 +156,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// See [`Error`](crate::Error).
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let mut had = false;
-        self.change(key, 8, Room::Urgent, |old| {
+        self.change(key, Hint::Bytes(8), Room::Urgent, |old| {
             had = old.is_some();
             Change::Delete
         })?;
@@ -241,7 +241,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     ) -> Result<bool> {
         let mut done = false;
         let (hint, room) = new.map_or((8, Room::Urgent), |value| (value.len(), Room::Ordinary));
-        self.change(key, hint, room, |old| {
+        self.change(key, Hint::Bytes(hint), room, |old| {
             done = old.map(|value| value.bytes) == expected;
             match new {
                 _ if !done => Change::Keep,
@@ -329,7 +329,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.engine.plan.kind
     }
 
-    /// Number of keys. Expired ones count until they are swept.
+    /// Number of keys. Expired ones count until they are swept. Of a key that was written while the disk does not give
+    /// back what it may have had before, it is not known whether it is another one: it does not count yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -339,6 +340,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn len(&self) -> u64 {
+        self.inner.engine.take_in_again();
         self.inner.engine.len()
     }
 
@@ -466,12 +468,12 @@ impl<M: Memory, I: Memory> Map<M, I> {
     fn change<'c>(
         &self,
         key: &[u8],
-        hint: usize,
+        hint: Hint,
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
         let by = By { writer: self.inner.my_writer(), wait: Wait::ForRoom };
-        let tickets = self.inner.engine.update(by, key, Hint::Bytes(hint), room, f)?;
+        let tickets = self.inner.engine.update(by, key, hint, room, f)?;
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(ticket))
     }
 }

@@ -1,6 +1,7 @@
 //! Opening a map: the directory's lock, the value file, recovery, the map's threads.
 
 use crate::background::Background;
+use crate::blind::BlindWrites;
 use crate::cursors::Cursors;
 use crate::durability::InForce;
 use crate::engine::{Counters, Engine, Stored};
@@ -341,6 +342,7 @@ impl<'a> Opening<'a> {
             when_full: AtomicU8::new(when_full as u8),
             writers_hold_guards: self.plan.may_spill || self.plan.kind == Kind::Ordered,
             fetches: Fetches::default(),
+            blind: BlindWrites::default(),
             item_bytes_hint: AtomicU32::new(128),
             pressure: Pressure::default(),
             deletes_pressure: Pressure::default(),

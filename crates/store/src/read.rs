@@ -185,10 +185,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         for (chunk, keys) in keys.chunks(at_once).enumerate() {
             // Anew each time: what was read from the disk for those before need not stay.
             let guard = crossbeam_epoch::pin();
+            // Asked before the index is: what is taken in meanwhile was there before.
+            let are_blind = self.blind.are_some();
             batch.find_candidates(self, keys, ahead, &self.located(&guard));
             'keys: for (i, key) in keys.iter().enumerate() {
                 let (number, hash) = (chunk * at_once + i, batch.hashes[i]);
-                let candidate = batch.candidates[i].and_then(|location| {
+                let candidate = batch.candidates[i].filter(|_| !are_blind);
+                let candidate = candidate.and_then(|location| {
                     let seen = self.values.seen_if_key(location, key, &guard).ok()??;
                     Some(Found { location, seen })
                 });
@@ -250,6 +253,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     #[inline]
     fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Looked<Option<Found<'g>>> {
+        if self.blind.are_some()
+            && let Some(location) = self.written_blind(hash, key)
+        {
+            return self.found(location, guard).map(Some);
+        }
         let located = self.located(guard);
         match (self.index.get(hash, key, &located), self.index.is_ordered()) {
             (None, _) if located.check().is_ok() => Ok(None),
@@ -382,6 +390,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             lab::pause(self.values.medium().memory());
         }
+        if let Some(location) = self.written_blind(hash, key) {
+            // Nobody overwrites it there before the index knows it.
+            return self.at_rest_now(location, guard).map(Some);
+        }
         // The key is overwritten all the time: as a writer that changes nothing.
         let located = self.located(guard);
         let looked = self.index.look(hash, key, &located, |location| {
@@ -428,10 +440,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (mut reached, mut left) = (from.clone(), count.max(1));
         let mut page = Vec::with_capacity(PAGE);
         loop {
+            let from = reached;
+            // It visits what the index names. Before anything is held: what is read for that makes room for the next.
+            match self.have_all_in(wait) {
+                Err(Error::Fetching) if left < count => return Ok(from),
+                all_in => all_in?,
+            }
             let guard = crossbeam_epoch::pin();
             page.clear();
             let located = self.located(&guard);
-            let from = reached;
+            let in_the_way = self.in_the_way();
             let most = left.min(self.near_at_once(PAGE));
             reached = self.index.scan(&from, most, &located, |location| {
                 self.values.prefetch(location, ahead);
@@ -450,7 +468,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     self.index.scan(&from, page.len(), &self.located(&guard), again);
                     is_named
                 };
-                met = met.and(self.visit_near(*at, &guard, wait, is_named, &mut each, &mut saw));
+                met = met.and(match in_the_way.contains(at) {
+                    true => Err(self.damaged(NoItem::Unreadable(*at))),
+                    false => self.visit_near(*at, &guard, wait, is_named, &mut each, &mut saw),
+                });
             }
             met?;
             left = left.saturating_sub(page.len());

@@ -23,12 +23,12 @@ const ASIDE_SHARE: u64 = 16;
 
 /// What the index has to know of an item that was found.
 #[derive(Clone, Copy)]
-struct Found<'a> {
-    location: u64,
-    key: &'a [u8],
-    version: u64,
-    tombstone: bool,
-    bytes: usize,
+pub(crate) struct Found<'a> {
+    pub location: u64,
+    pub key: &'a [u8],
+    pub version: u64,
+    pub tombstone: bool,
+    pub bytes: usize,
 }
 
 /// One that waits for the item of its key, or of one that may be the same, to be read from the disk.
@@ -104,15 +104,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// alone and `may_wait`: it is to be read first.
     fn take_recovered(&self, found: &Found<'_>, may_wait: bool) -> Result<Option<Wanted>> {
         let guard = OfWriter::of(self);
-        let mut taken = self.compare_recovered(found, &guard)?;
+        let mut taken = self.compare_recovered(found, &guard, None)?;
         if let (Err(NoItem::Away(_)), Some(guarded)) = (taken, guard.get()) {
             for _ in 0..FETCHES {
                 let Err(NoItem::Away(away)) = taken else { break };
                 if may_wait && let Some(wanted) = self.values.wanted(away) {
                     return Ok(Some(wanted));
                 }
-                self.values.fetch(away, guarded)?;
-                taken = self.compare_recovered(found, &guard)?;
+                // What the disk does not give back may be the key's, and older: the table keeps the newer one.
+                let unreadable = self.values.fetch(away, guarded).is_err().then_some(away);
+                taken = self.compare_recovered(found, &guard, unreadable)?;
             }
         }
         let grown = taken.map_err(|damaged| self.damaged(damaged))?;
@@ -120,18 +121,27 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(None)
     }
 
-    /// Takes the item into the index if it is newer; by how many the live keys grow.
+    /// Takes the item into the index if it is newer; by how many the live keys grow. Where what it is to be compared
+    /// with is `unreadable`, it goes to the table of blind writes.
     fn compare_recovered(
         &self,
         found: &Found<'_>,
         guard: &OfWriter,
+        unreadable: Option<u64>,
     ) -> Result<std::result::Result<i64, NoItem>> {
         let hash = hash_key(self.seed, found.key);
         let (mut grown, mut failed) = (0, None);
         let located = self.located(guard.get());
         let mut newer = |at: Option<u64>, lock: &BucketLock| {
+            if self.blind.are_some() && self.recovered_blind(hash, found, None) {
+                return Entry::Keep;
+            }
             let old = match self.current(found.key, at, &located, lock) {
                 Ok(old) => old,
+                Err(NoItem::Away(at)) if unreadable == Some(at) => {
+                    self.recovered_blind(hash, found, unreadable);
+                    return Entry::Keep;
+                }
                 Err(damaged) => {
                     failed = Some(damaged);
                     return Entry::Keep;
@@ -180,6 +190,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if found.expires_at_ms.is_some() {
             self.counters.expiries.store(true, Ordering::Relaxed);
         }
+        self.written[0].note_version(found.version);
         self.item_bytes_hint.store(bytes.min(256) as u32, Ordering::Relaxed);
     }
 }

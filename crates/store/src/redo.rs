@@ -32,22 +32,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let together = self.near_at_once(READ_TOGETHER);
         let by = By { writer: 1, wait: Wait::ForRoom };
         for (number, redo) in newest.keys.iter().enumerate() {
-            let next = |most: usize| {
-                let some = &newest.keys[number..newest.keys.len().min(number + most)];
-                some.iter().map(|redo| redo.key).collect::<Vec<&[u8]>>()
-            };
+            let next = |most: usize| &newest.keys[number..newest.keys.len().min(number + most)];
             if number % together == 0 && self.has_away() {
-                self.bring_keys_near(&next(together), &crossbeam_epoch::pin(), by.wait)?;
+                // What is written needs none of what there was.
+                let deleted =
+                    next(together).iter().filter(|redo| redo.value.is_none()).map(|redo| redo.key);
+                let deleted: Vec<&[u8]> = deleted.collect();
+                self.bring_keys_near(&deleted, &crossbeam_epoch::pin(), by.wait)?;
             }
             if number % PREFETCHED == 0 {
-                self.prefetch(&next(PREFETCHED));
+                let keys: Vec<&[u8]> = next(PREFETCHED).iter().map(|redo| redo.key).collect();
+                self.prefetch(&keys);
             }
             let change = match redo.value {
                 Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms },
                 None => Change::Delete,
             };
             let bytes = redo.value.map_or(8, |(value, _)| value.len());
-            self.update(by, redo.key, Hint::Bytes(bytes), Room::Anyway, |_| change)?;
+            self.update(by, redo.key, Hint::Blind(bytes), Room::Anyway, |_| change)?;
         }
         self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
         self.has_threads = has_threads;

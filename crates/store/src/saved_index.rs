@@ -39,6 +39,8 @@ struct Parameters {
     seed: u64,
     item_bytes: u64,
     has_expiries: bool,
+    /// No item has a higher one; 0: that is not known.
+    newest_version: u64,
 }
 
 impl Parameters {
@@ -47,12 +49,13 @@ impl Parameters {
         let layout = [tables as u64, location_bits.into(), tag_from.into()];
         let [tables, location_bits, tag_from] = layout;
         let has_expiries = u64::from(self.has_expiries);
-        [tables, location_bits, tag_from, self.seed, self.item_bytes, has_expiries, 0, 0]
+        let newest = self.newest_version;
+        [tables, location_bits, tag_from, self.seed, self.item_bytes, has_expiries, newest, 0]
     }
 
     /// None if no index has these.
     fn decode(words: &[u64; PARAMETERS], parts: usize) -> Option<Parameters> {
-        let [tables, location_bits, tag_from, seed, item_bytes, has_expiries, ..] = *words;
+        let [tables, location_bits, tag_from, seed, item_bytes, has_expiries, newest, _] = *words;
         let layout = Layout {
             tables: usize::try_from(tables).ok()?,
             location_bits: u32::try_from(location_bits).ok().filter(|bits| *bits <= 48)?,
@@ -61,7 +64,8 @@ impl Parameters {
         let is_one = layout.tables == parts && tables.is_power_of_two() && tables <= 256;
         let item_bytes = item_bytes.clamp(LEAST_ITEM_BYTES, ITEM_BYTES_MOST);
         let has_expiries = has_expiries != 0;
-        is_one.then_some(Parameters { layout, seed, item_bytes, has_expiries })
+        let newest_version = newest;
+        is_one.then_some(Parameters { layout, seed, item_bytes, has_expiries, newest_version })
     }
 }
 
@@ -93,6 +97,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         };
         let _one = lock(self.values.medium().memory(), &self.saving);
         let mut saving = logs.begin_saving();
+        // Of the logs that are closed the index is to know everything.
+        if !self.take_in_again()
+            && !self.copy_blind(logs, |segment| saving.knows(segment))?.is_empty()
+        {
+            return Ok(false);
+        }
         let guard = RefCell::new(crossbeam_epoch::pin());
         let layout = index.layout();
         for table in 0..layout.tables {
@@ -106,7 +116,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let has_expiries = self.counters.expiries.load(Ordering::Relaxed);
         let item_bytes = usual_bytes(logs, index.len());
-        let parameters = Parameters { layout, seed: self.seed, item_bytes, has_expiries };
+        let (seed, newest_version) = (self.seed, self.newest_version_or_0());
+        let parameters = Parameters { layout, seed, item_bytes, has_expiries, newest_version };
         Ok(saving.publish(parameters.encode(), has_expiries)?)
     }
 
@@ -219,6 +230,8 @@ impl Opening<'_> {
         let logs = engine.values.logs().expect("a saved index is of logs");
         engine.counters.expiries.store(parameters.has_expiries, Ordering::Relaxed);
         engine.written[0].keys.store(live as i64, Ordering::Relaxed);
+        engine.written[0].note_version(parameters.newest_version);
+        engine.blind.knows_versions.store(parameters.newest_version > 0, Ordering::Relaxed);
         engine.item_bytes_hint.store(parameters.item_bytes.min(256) as u32, Ordering::Relaxed);
         engine.warmed_below.store(u64::MAX, Ordering::Relaxed);
         logs.found_deleted(deleted);

@@ -171,7 +171,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if self.batch.is_some() {
             return self.write_in_batch(key, change);
         }
-        self.change(key, value.len(), Room::Ordinary, |_| change)
+        self.change(key, Hint::Blind(value.len()), Room::Ordinary, |_| change)
     }
 
     /// Writes many pairs, as one: see [`Map::multi_put`].
@@ -241,7 +241,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
             }
             return Ok(had);
         }
-        self.change(key, 8, Room::Urgent, |old| {
+        self.change(key, Hint::Bytes(8), Room::Urgent, |old| {
             had = old.is_some();
             Change::Delete
         })?;
@@ -262,7 +262,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
             }
             return Ok(removed);
         }
-        self.change(key, 8, Room::Urgent, |old| {
+        self.change(key, Hint::Bytes(8), Room::Urgent, |old| {
             removed = old.is_some_and(&mut f);
             if removed { Change::Delete } else { Change::Keep }
         })?;
@@ -294,7 +294,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
         if self.batch.is_none() {
-            return self.change(key, 64, Room::Ordinary, f);
+            return self.change(key, Hint::Bytes(64), Room::Ordinary, f);
         }
         // The value is copied: what `f` makes of it goes to the batch that may hold it.
         let old = self.get(key, |Value { bytes, version, location, expires_at_ms }| {
@@ -324,11 +324,10 @@ impl<M: Memory, I: Memory> Session<M, I> {
     fn change<'c>(
         &mut self,
         key: &[u8],
-        hint: usize,
+        hint: Hint,
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        let hint = Hint::Bytes(hint);
         let tickets = self.map.inner.engine.update(self.by(), key, hint, room, f)?;
         tickets.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())

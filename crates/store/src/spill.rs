@@ -112,6 +112,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
+    /// The same where the copies of all are to be there at once.
+    pub(crate) fn copies_at_once(&self, most: usize) -> usize {
+        let fit = self.values.copies_most() / 2 / self.values.usual_item_bytes() as u64;
+        self.near_at_once(most).min(fit.max(1) as usize)
+    }
+
     /// Whether so many items of the usual length find room among the copies. Whoever needs more than that waits for
     /// the disk: the first would be given up before the last is there, however often they were read.
     pub(crate) fn fit_as_copies(&self, items: usize) -> bool {

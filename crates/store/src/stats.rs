@@ -12,7 +12,7 @@ use terrace_memory::Memory;
 /// Sizes and counts of a map at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MapStats {
-    /// Keys.
+    /// Keys, but for what blind writes of the last moment added.
     pub keys: u64,
     /// Bytes of items that are pointed to, tombstones included. In slabs, bytes of the slots taken.
     pub live_bytes: u64,
@@ -42,6 +42,8 @@ pub struct MapStats {
     /// Values that sessions found since the map was opened, one by one, in batches and in ranges; up to 63 a
     /// session behind. What a [`Map`] finds without a session is not in it.
     pub item_reads: u64,
+    /// Writes of keys whose older value was on the disk alone, and was not read first.
+    pub blind_writes: u64,
     /// Syncs since the map was opened.
     pub syncs: u64,
     /// Logs collected since the map was opened.
@@ -127,6 +129,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         bytes_written,
         item_bytes_written: written.map(|of| of.item_bytes.load(Ordering::Relaxed)).sum(),
         item_reads: engine.written.iter().map(|of| of.reads.load(Ordering::Relaxed)).sum(),
+        blind_writes: engine.blind.written(),
         syncs,
         collections: engine.counters.collected.load(Ordering::Relaxed),
         moved_bytes: engine.counters.moved_bytes.load(Ordering::Relaxed),

@@ -248,6 +248,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         let wait = self.by().wait;
         let Session { map, batch, .. } = self;
         let engine = &map.inner.engine;
+        engine.have_all_in(wait)?;
         let writes = batch.iter().flat_map(|batch| batch.writes());
         let grown = writes.map(|(key, pending)| {
             let is_there = engine.get(key, wait, |_| ())?.0.is_some();

@@ -1,10 +1,11 @@
 //! What an update asks for, and what becomes of it.
 
-use crate::engine::{Engine, Held, is_live};
+use crate::engine::{Change, Engine, Held, Value, is_live};
 use crate::error::Result;
-use terrace_durable::Writing;
 use terrace_durable::item::{Item, NewItem};
+use terrace_durable::sections::Changes;
 use terrace_durable::values::Ticket;
+use terrace_durable::{NoItem, Writing};
 use terrace_memory::Memory;
 
 /// How much room an update asks for before it knows what it writes.
@@ -12,6 +13,8 @@ use terrace_memory::Memory;
 pub(crate) enum Hint {
     /// Room for a value of so many bytes.
     Bytes(usize),
+    /// The same, for a change that does not ask what there was.
+    Blind(usize),
     /// None: the batch it is part of has room.
     InBatch {
         /// Whether the keys it writes are reserved for it.
@@ -26,6 +29,8 @@ pub(crate) struct Allowed {
     pub add: bool,
     /// Write keys that are reserved: they are for its batch.
     pub reserved: bool,
+    /// Write a key without having read its older item from the disk.
+    pub blind: bool,
 }
 
 /// What is to become of a key.
@@ -59,9 +64,39 @@ pub(crate) enum Outcome {
     Reserved,
     /// Its item is on the disk alone.
     Away,
+    /// The index does not know yet what was written for it.
+    Blind,
+}
+
+/// Why an update does not look at its key's item.
+pub(crate) enum NoOld {
+    NotFound(NoItem),
+    /// The index does not know it yet, and the update asks what there is.
+    InTable,
+    /// It is written blind: the item may be this one, or is in the table of blind writes.
+    Blind(Option<u64>),
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {
+    /// What becomes of an update that does not look at its key's item.
+    #[cold]
+    pub(crate) fn update_without<'c>(
+        &self,
+        old: NoOld,
+        held: &mut Held<'_, M>,
+        writer: usize,
+        key: (u64, &[u8]),
+        f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
+        changes: &mut Changes,
+    ) -> Result<Outcome> {
+        match old {
+            NoOld::Blind(other) => self.write_blind(held, writer, key, other, f, changes),
+            NoOld::InTable => Ok(Outcome::Blind),
+            NoOld::NotFound(NoItem::Away(_)) => Ok(Outcome::Away),
+            NoOld::NotFound(damaged) => Err(self.damaged(damaged)),
+        }
+    }
+
     /// Tells whoever watches the key what is wanted. Returns why nothing is done, if so: a batch has reserved
     /// the key, or there is no room, and a write that is refused is none.
     #[inline(always)]

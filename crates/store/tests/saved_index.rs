@@ -348,6 +348,50 @@ fn a_damaged_value_is_told_to_whoever_reads_it_and_found_by_verifying() {
     }
 }
 
+/// It may be the older value of what was written since, or deleted, and nobody can tell: neither an opening nor the
+/// next saved index stumbles over it.
+#[test]
+fn a_damaged_value_that_was_written_over_is_in_nobodys_way() {
+    let dir = in_memory();
+    let map = open(dir.path());
+    put(&map, 0..KEYS, 1);
+    let (written, deleted) = ([3, KEYS / 2], KEYS - 1);
+    let at = |n: u64| map.get_with(&key(n), |value| value.location).expect("read").expect("there");
+    let places = [at(written[0]), at(written[1]), at(deleted)];
+    close(map);
+    let file = dir.path().join("values.log");
+    places[..2].iter().for_each(|place| flip(&file, place + 200));
+    let map = open(dir.path());
+    check_by_index(&map, FEW);
+    put(&map, written.into_iter(), 2);
+    delete(&map, [deleted].into_iter());
+    let newest =
+        |map: &Map| written.map(|n| read(map, n)) == [Some(2); 2] && read(map, deleted).is_none();
+    assert!(newest(&map));
+    let left = crashed(&map, dir.path());
+    // What was deleted was whole until then.
+    flip(&left.path().join("values.log"), places[2] + 200);
+    for is_saved in [false, true, true] {
+        let map = open(left.path());
+        check_by_index(&map, 2 * FEW);
+        assert!(newest(&map), "after an opening");
+        map.seal_open_logs();
+        if is_saved {
+            assert!(map.save_index().expect("saved"), "with what is not known beside it");
+        }
+        assert!(newest(&map));
+        assert_eq!(read(&map, 4), Some(1));
+        close(map);
+    }
+    let map = open(left.path());
+    put(&map, [deleted].into_iter(), 5);
+    assert_eq!((read(&map, deleted), read(&map, written[0])), (Some(5), Some(2)));
+}
+
+fn read(map: &Map, n: u64) -> Option<u64> {
+    map.get(&key(n)).expect("it can be read").map(|value| write_of(n, &value))
+}
+
 /// Where the segments that are no logs begin.
 fn segments_of_index(path: &Path) -> Vec<u64> {
     let file = File::open(path).expect("there");

@@ -37,6 +37,10 @@ pub enum Fault {
     SavedUnflushed,
     /// The saved index knows logs that were closed while it was passed on.
     SavedLate,
+    /// A blind write has the first version, whatever versions there are.
+    BlindVersion,
+    /// Blind writes stay unknown to the index when a log is collected, or the index saved.
+    BlindForgotten,
 }
 
 /// The mistakes that are made.
@@ -74,6 +78,11 @@ impl<M: Memory> Logs<M> {
     /// Whether logs that leave are not written before, by mistake.
     pub(super) fn leaves_unwritten(&self) -> bool {
         self.faults.has(Fault::LeaveUnwritten)
+    }
+
+    /// Whether it makes this mistake, of those that are made above the logs.
+    pub fn has_fault(&self, fault: Fault) -> bool {
+        self.faults.has(fault)
     }
 
     /// From here on makes this mistake.

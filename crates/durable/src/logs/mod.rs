@@ -132,7 +132,8 @@ pub struct Logs<M: Memory = Native> {
     /// Logs opened since they were counted.
     uncounted: AtomicUsize,
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
-    /// row of its own, under its lock: a counter that all share would pass from core to core.
+    /// row of its own, under its lock: a counter that all share would pass from core to core. The last row is of those
+    /// who have no such lock.
     dead: Box<[Box<[AtomicU32]>]>,
     /// By segment, the offset below which nothing is overwritten any more.
     frozen: Box<[Frozen]>,
@@ -205,7 +206,7 @@ impl<M: Memory> Logs<M> {
             is_disk_full: AtomicBool::new(false),
             disk: OnceLock::new(),
             uncounted: AtomicUsize::new(0),
-            dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
+            dead: (0..=writers + 1).map(|_| AtomicU32::rows(count)).collect(),
             is_bounded: AtomicBool::new(checkpoint.rule == Rule::Bounded),
             generation: AtomicU64::new(checkpoint.generation),
             checkpoint: Mutex::new(checkpoint),
@@ -281,6 +282,12 @@ impl<M: Memory> Logs<M> {
     pub fn supersede(&self, location: u64, bytes: usize) {
         let dead = &self.dead[COLLECTOR][segment_of(location)];
         dead.fetch_add(bytes as u32, Ordering::Relaxed);
+    }
+
+    /// The same while others write: in a row of its own, for the collector holds no lock that keeps others from its.
+    pub fn supersede_late(&self, location: u64, bytes: usize) {
+        let late = self.dead.last().expect("a row beside those of the writers");
+        late[segment_of(location)].fetch_add(bytes as u32, Ordering::Relaxed);
     }
 
     /// Bytes of `segment` that nothing points to any more.

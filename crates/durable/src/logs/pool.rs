@@ -36,7 +36,7 @@ pub(super) struct Pool {
 
 impl<M: Memory> Logs<M> {
     pub(super) fn take_segment(&self, room: Room) -> Result<(u32, u64)> {
-        if room == Room::Ordinary && self.backlog.load(Ordering::Relaxed) > self.backlog_limit() {
+        if room == Room::Ordinary && self.is_behind() {
             return Err(self.no_room_behind_collector());
         }
         self.take_back_waiting();
@@ -140,6 +140,16 @@ impl<M: Memory> Logs<M> {
         let place = &self.segments[segment as usize].place;
         self.residents.add(place, |first| self.places(pool, first));
         Ok(segment)
+    }
+
+    /// Whether more waits for the collector than may.
+    fn is_behind(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) > self.backlog_limit()
+    }
+
+    /// Whether an ordinary writer that takes a segment finds room in memory.
+    pub fn has_room(&self) -> bool {
+        !self.is_behind() && self.missing_bytes(&self.lock_pool(), 1) == 0
     }
 
     /// Makes the spare segments one by one beside those of a map that fills more than its first: on a full disk, keys

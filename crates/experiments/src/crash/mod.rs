@@ -370,6 +370,12 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::saved_in_sync(Domain::Eadr, Wrong::NOTHING, s), no_controls;
     "map-saved-threads", "the index is saved under a writer, every schedule of one preemption",
         |s| maps::saved_threads(Wrong::NOTHING, s), left_out::controls;
+    "map-blind", "keys are written whose items are on the disk alone, and their log is collected, every state of one crash",
+        |s| maps::blind(Wrong::NOTHING, s), left_out::controls;
+    "map-blind-saved", "the same, and the index is saved, every state of one crash",
+        |s| maps::blind_by_index(Wrong::NOTHING, s), left_out::controls;
+    "map-blind-threads", "two write a key whose item is on the disk alone, every schedule of one preemption",
+        |s| maps::blind_threads(Wrong::NOTHING, s), no_controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
@@ -459,6 +465,9 @@ const ON_DISK: &[&str] = &[
     "map-saved",
     "map-saved-sync",
     "map-saved-threads",
+    "map-blind",
+    "map-blind-saved",
+    "map-blind-threads",
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",

@@ -165,6 +165,7 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.away.logs += stats.away.logs;
         sum.away.fetched += stats.away.fetched;
         sum.away.fetched_bytes += stats.away.fetched_bytes;
+        sum.blind_writes += stats.blind_writes;
         sum.away.copied_bytes += stats.away.copied_bytes;
         sum.bytes_written += stats.bytes_written;
         sum.item_bytes_written += stats.item_bytes_written;
@@ -194,6 +195,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("spilled_bytes", totals.away.bytes());
     lines.add("spilled_reads", totals.away.fetched);
     lines.add("spilled_read_bytes", totals.away.fetched_bytes);
+    lines.add("blind_writes", totals.blind_writes);
     lines.add("maxmemory", budget);
     lines.add("maxmemory_human", human(budget));
     lines.add(
@@ -371,7 +373,7 @@ fn latencystats(shared: &Shared, lines: &mut Lines) {
 
 fn keyspace(shared: &Shared, lines: &mut Lines) {
     for (number, map) in shared.maps.opened() {
-        let keys = map.len();
+        let keys = map.stats().keys;
         if keys > 0 {
             lines.add(&format!("db{number}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
         }

@@ -68,6 +68,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             };
         };
         background.stop();
+        // What stays out of the index is found by the next opening.
+        let _all_in = self.engine.take_in_all();
         self.engine.tidy();
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));

@@ -1,5 +1,6 @@
 //! Maps larger than their memory: logs leave it, and what they hold is read from the disk.
 
+mod blind_writes;
 mod damage;
 mod failing_reads;
 mod five_times_the_budget;

@@ -13,8 +13,9 @@
 //! All of it is in frames ([`frames`]), each with its checksum.
 //!
 //! # Why it is right
-//! A save begins at a *moment* at which all writers are held: no item is in a log whose entry is not in the index. It
-//! lists the logs that are closed then. After that the entries are passed on while others write.
+//! A save begins at a *moment* at which all writers are held: no item is in a log whose entry is not in the index, but
+//! for blind writes, which the store has taken into the index, or copied to a later log, before entries are passed on.
+//! It lists the logs that are closed then. After that the entries are passed on while others write.
 //!
 //! * An entry that names a listed log was its key's entry at that moment or later. What replaced it since was written
 //!   to a log that is not listed, and recovery reads that, with its version. The log that it names may be freed since:

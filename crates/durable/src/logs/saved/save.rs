@@ -28,7 +28,7 @@ pub struct Saving<'a, M: Memory> {
 impl<M: Memory> Logs<M> {
     /// Begins to save an index that nobody else saves. It may be passed on from now on.
     pub fn begin_saving(&self) -> Saving<'_, M> {
-        // At this moment no item is in a log whose entry is not in the index.
+        // At this moment no item is in a log whose entry is not in the index, but for blind writes.
         let _nobody_writes = self.lock_writers();
         let closed = self.closed_logs();
         // They are looked through while others write.
@@ -104,6 +104,11 @@ impl<M: Memory> Logs<M> {
 }
 
 impl<M: Memory> Saving<'_, M> {
+    /// Whether the saved index is to know all of this log.
+    pub fn knows(&self, segment: u32) -> bool {
+        self.closed.iter().any(|(closed, ..)| *closed == segment)
+    }
+
     /// Passes words of the present part on.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ const RECOVERED_BYTES: u64 = 32 << 20;
 /// table for them is small.
 const FILLER: u64 = 100;
 /// A key whose value does not matter.
-const OTHER: u64 = 101;
+pub(super) const OTHER: u64 = 101;
 /// Counts recoveries.
 const RECOVERIES: u64 = 99;
 
@@ -40,7 +40,7 @@ fn filler() -> Vec<u8> {
 }
 
 /// A map whose logs leave, as it is opened after a crash.
-fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
+pub(super) fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
     let mut place = wrong.place(durability, 1, settings);
     place.budget_bytes = AFTER_CRASH_BYTES;
     place.when_full = WhenFull::Spill;
@@ -48,7 +48,7 @@ fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
 }
 
 /// The map of the threads: one log, sealed and durable.
-fn filled(place: &OnDisk, memory: &Crashable) -> OnImage {
+pub(super) fn filled(place: &OnDisk, memory: &Crashable) -> OnImage {
     let mut place = place.clone();
     place.budget_bytes = BUDGET_BYTES;
     let map = place.open(memory, 1);
@@ -58,7 +58,7 @@ fn filled(place: &OnDisk, memory: &Crashable) -> OnImage {
     map
 }
 
-fn is_whole(found: &Contents) -> Result<(), String> {
+pub(super) fn is_whole(found: &Contents) -> Result<(), String> {
     let filler = filler();
     let is_there = found.get(&FILLER) == Some(&filler);
     is_there.then_some(()).ok_or_else(|| "what was durable from the start is gone".into())
@@ -68,11 +68,11 @@ fn batch(keys: &[u64], number: i64) -> ThreadStep {
     ThreadStep::Ask(Asked::Batch(keys.iter().map(|key| (*key, number)).collect()))
 }
 
-fn delete(key: u64) -> ThreadStep {
+pub(super) fn delete(key: u64) -> ThreadStep {
     ThreadStep::Ask(Asked::One(key, Call::Delete))
 }
 
-fn away(map: &OnImage) -> usize {
+pub(super) fn away(map: &OnImage) -> usize {
     map.stats().away.logs
 }
 

@@ -7,11 +7,11 @@ use super::growth::without_entries;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::mirrored::without_version;
 use super::{
-    Design, Leaves, SEGMENT_BYTES, Wrong, batches, checkpointer, collector, collector_on_disk,
-    disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint, mirrored_collector,
-    mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered,
-    redo_batches, redo_killed, redo_power_cut, saved, saved_threads, script, spill, spill_look,
-    spill_recovery, superblock, threads,
+    Design, Leaves, SEGMENT_BYTES, Wrong, batches, blind, blind_by_index, checkpointer, collector,
+    collector_on_disk, disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint,
+    mirrored_collector, mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue,
+    mirrored_tick, ordered, redo_batches, redo_killed, redo_power_cut, saved, saved_threads,
+    script, spill, spill_look, spill_recovery, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
@@ -441,6 +441,24 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "LogsOfTheMoment",
         meaning: "a saved index knows the logs that were closed before its entries were passed on, and no others",
         run: |s| saved_threads(faulty(Fault::SavedLate), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-blind",
+        name: "VersionAbove",
+        meaning: "what is written without having been read has a version above all that were given",
+        run: |s| blind(faulty(Fault::BlindVersion), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-blind",
+        name: "TakenInBeforeCollecting",
+        meaning: "the index knows what was written without having been read before its log is collected",
+        run: |s| blind(faulty(Fault::BlindForgotten), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-blind-saved",
+        name: "TakenInBeforeSaving",
+        meaning: "the index knows what was written without having been read before it is saved",
+        run: |s| blind_by_index(faulty(Fault::BlindForgotten), s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-redo-killed",

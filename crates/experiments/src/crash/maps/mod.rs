@@ -2,6 +2,7 @@
 
 mod away;
 mod batches;
+mod blind;
 mod checkpointer;
 mod collector;
 mod controls;
@@ -18,6 +19,7 @@ pub(super) use away::{
     explorer as spill, in_sync as spill_in_sync, look as spill_look, recovery as spill_recovery,
 };
 pub(super) use batches::explorer as batches;
+pub(super) use blind::{by_index as blind_by_index, explorer as blind, threads as blind_threads};
 pub(super) use checkpointer::explorer as checkpointer;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;

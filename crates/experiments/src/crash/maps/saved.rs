@@ -19,7 +19,7 @@ use terrace_workload::history::Call;
 /// Of this half is for logs: more of them than the disk has.
 const BUDGET_BYTES: u64 = 128 << 20;
 
-fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
+pub(super) fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
     let mut place = wrong.place(durability, 1, settings);
     place.memory_bytes = 2 * MEMORY_BYTES;
     place.budget_bytes = BUDGET_BYTES;
@@ -29,7 +29,7 @@ fn place(durability: Durability, wrong: Wrong, settings: &Settings) -> OnDisk {
 }
 
 /// A map with a closed log of these keys, which the saved index knows.
-fn saved(place: &OnDisk, memory: &Crashable, pairs: &Pairs) -> OnImage {
+pub(super) fn saved(place: &OnDisk, memory: &Crashable, pairs: &Pairs) -> OnImage {
     let mut place = place.clone();
     place.opens_by_index = false;
     let map = place.open(memory, 1);
