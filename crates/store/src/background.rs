@@ -166,8 +166,11 @@ fn spawn_fetcher<M: Memory, I: Memory>(
     let body = move || {
         while !*stop.0.lock() {
             let wanted = engine.fetches.take(FETCHER_TICK);
-            // What the disk does not give back is not tried again at once.
-            let are_blind = engine.blind.are_some() && !engine.blind.is_stuck();
+            // Before others are told: whoever waits for all blind writes looks again then.
+            if engine.blind.is_paused() && engine.blind.are_some() {
+                engine.take_in_while(|| !*stop.0.lock());
+                engine.fetches.done();
+            }
             // A few at a time: who waits for the first goes on while the next are read.
             for some in wanted.chunks(engine.near_at_once(FETCHED_AT_ONCE)) {
                 engine
@@ -175,7 +178,8 @@ fn spawn_fetcher<M: Memory, I: Memory>(
                     .fetch_all(some.to_vec(), |wanted, error| engine.fetches.failed(wanted, error));
                 engine.fetches.done();
             }
-            if are_blind {
+            // What the disk does not give back is not tried again at once.
+            if engine.blind.are_some() && !engine.blind.is_stuck() {
                 engine.take_in_while(|| !*stop.0.lock());
                 engine.fetches.done();
             }

@@ -54,7 +54,7 @@ const PASSES: usize = 8;
 /// How soon those are tried again that could not be taken in.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long none is added for somebody who waits until all are in: until they ask again.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A write that the index does not know yet.
 #[derive(Debug)]
@@ -119,7 +119,8 @@ impl BlindWrites {
         self.stuck_at.lock().is_some_and(|at| at.elapsed() < PATIENCE)
     }
 
-    fn is_paused(&self) -> bool {
+    /// Whether somebody waits until all are in.
+    pub fn is_paused(&self) -> bool {
         self.paused_at.lock().is_some_and(|at| at.elapsed() < PAUSE)
     }
 
@@ -211,7 +212,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let may_be_more = || !self.are_blind_many() && !self.blind.is_paused();
         let may = (before.is_some() || key.len() <= KEY_BYTES_MOST && may_be_more())
             && !self.watches.has_watchers()
-            && self.index_room.is_none();
+            && self.index_room.is_none()
+            && self.spills();
         let newest = self.newest_version().filter(|_| may);
         let other = before.as_ref().map(|before| before.other).or(other);
         let (Some(newest), Some(other)) = (newest, other) else { return Ok(not_now) };
@@ -376,26 +378,47 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.values.fetch_all(wanted, |wanted, error| self.fetches.failed(wanted, error));
     }
 
-    /// Copies what could not be taken in, and lies in logs that `are_of`, to the collector's log. The logs of what
-    /// cannot be read to be copied.
-    pub(crate) fn copy_blind(
-        &self,
-        logs: &Logs<M>,
-        are_of: impl Fn(u32) -> bool,
-    ) -> Result<Vec<u32>> {
-        let mut kept = Vec::new();
+    /// Copies what could not be taken in, and lies in logs that `are_of`, to the collector's log; whether that was
+    /// possible for all of them.
+    pub(crate) fn copy_blind(&self, logs: &Logs<M>, are_of: impl Fn(u32) -> bool) -> Result<bool> {
+        let mut all_copied = true;
         for one in self.blind.all(self.lab()) {
-            let segment = (one.location / u64::from(SEGMENT_BYTES)) as u32;
-            if are_of(segment) && !self.copy_one(logs, &one)? {
-                kept.push(segment);
+            if are_of((one.location / u64::from(SEGMENT_BYTES)) as u32) {
+                all_copied &= self.copy_one(logs, &one)?;
             }
         }
-        Ok(kept)
+        Ok(all_copied)
+    }
+
+    /// The same of the one at `location`, if it is in the table.
+    ///
+    /// # Errors
+    /// Damage that is in the way, and those of the logs.
+    pub(crate) fn copy_blind_at(
+        &self,
+        logs: &Logs<M>,
+        (hash, key): (u64, &[u8]),
+        location: u64,
+    ) -> Result<()> {
+        #[cfg(feature = "faults")]
+        if self.makes(Fault::BlindForgotten) {
+            return Ok(());
+        }
+        match self.blind.find(self.lab(), hash, key) {
+            Some(one) if one.location == location && !self.copy_one(logs, &one)? => {
+                Err(self.damaged(NoItem::Invalid(location)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// As the collector moves an item, durable with the log that it is copied to; the first stays as it is until then.
+    /// The copy has a version of its own, above all: recovery takes it for newer than what a saved index knows.
     fn copy_one(&self, logs: &Logs<M>, one: &Arc<Blind>) -> Result<bool> {
         let guard = crossbeam_epoch::pin();
+        if !self.blind.has(self.lab(), one) {
+            return Ok(true);
+        }
         // Read from the disk, if its log has left memory.
         let near = self.here(&guard, || self.values.seen(one.location, &guard).map(drop));
         let mut held = logs.appender(COLLECTOR, one.bytes + 16, Room::Anyway)?;
@@ -404,16 +427,22 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if !is_copied || !self.blind.has(self.lab(), one) {
                 return (Entry::Keep, ());
             }
-            let Ok(item) = self.values.item(one.location, held_key) else {
+            let newest = self.newest_version();
+            let (Ok(item), Some(newest)) = (self.values.item(one.location, held_key), newest)
+            else {
                 is_copied = false;
                 return (Entry::Keep, ());
             };
-            let Item { key, value, version, expires_at_ms, tombstone, .. } = item;
+            let Item { key, value, expires_at_ms, tombstone, .. } = item;
+            let version = self.version_above(newest);
             let new = NewItem { key, value, version, expires_at_ms, tombstone };
+            let bytes = new.item_bytes();
+            self.written[0].note_version(version);
             let location = held.append(&new, changes);
             held.retire(one.location, one.bytes, changes);
             let in_the_way = AtomicU64::new(one.in_the_way.load(Ordering::Relaxed));
-            let copy = Blind { location, key: one.key.clone(), in_the_way, ..**one };
+            let key = one.key.clone();
+            let copy = Blind { location, key, bytes, version, in_the_way, ..**one };
             self.blind.add(self.lab(), copy, Some(one));
             (Entry::Keep, ())
         };
@@ -461,8 +490,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     return (Entry::Keep, false);
                 }
             };
-            // Whoever else writes the key takes this one in before, so what there is is older.
+            // Whoever else writes the key takes this one in before, so what there is is older; of what recovery has
+            // put here that is checked.
             if let Some((location, item)) = old {
+                if item.version >= one.version {
+                    logs.supersede_late(one.location, one.bytes);
+                    return (Entry::Keep, true);
+                }
                 logs.supersede_late(location, bytes_of(&item));
             }
             // Before the lock is released: whoever clears the map sets the count anew behind that.

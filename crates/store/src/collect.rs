@@ -17,7 +17,7 @@ use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
 use crate::index::KeyIndex;
 use crate::index_room::DELETED_SHARE;
-use crate::pressure::Reading;
+use crate::pressure::{Reading, Wait};
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
@@ -278,18 +278,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         victims: &[SegmentView],
         evict: bool,
     ) -> Result<Round> {
-        let mut claimed: Vec<u32> =
+        let claimed: Vec<u32> =
             victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
             return Ok(Round::default());
         }
-        // What the index does not name is garbage. A log that is closed gets no more blind writes.
-        if !self.take_in_again() {
-            let kept = self
-                .copy_blind(logs, |segment| claimed.contains(&segment))
-                .inspect_err(|_| claimed.iter().for_each(|segment| logs.unclaim(*segment)))?;
-            // They stay claimed, as those that cannot be read in [`Moving::segments`].
-            claimed.retain(|segment| !kept.contains(segment));
+        // What the index does not name is garbage, but for blind writes: [`Moving::items`] copies those that stay.
+        if !self.take_in_again() && evict {
+            claimed.iter().for_each(|segment| logs.unclaim(*segment));
+            return Ok(Round::default());
         }
         if logs.rule() == Rule::All {
             // An item of a batch is copied as one of its own: the batch must be safe before.
@@ -346,7 +343,9 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             match self.segment(*segment) {
                 Ok(()) => whole.push(*segment),
                 // Its tombstones stay with it.
-                Err(error) if error.is_damage() => self.dropped.truncate(dropped),
+                Err(error) if error.is_damage() || error.is_unreadable() => {
+                    self.dropped.truncate(dropped);
+                }
                 Err(error) => {
                     whole.extend(&claimed[at..]);
                     return (whole, Err(error));
@@ -375,8 +374,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
 
     fn items(&mut self, batch: &mut Vec<(u64, Item<'_>, usize, u64)>) -> Result<()> {
         batch.drain(..).try_for_each(|(location, item, bytes, hash)| {
-            let located = self.engine.located(self.guard);
-            if !self.engine.index.holds(hash, item.key, location, &located) {
+            if !self.is_named(hash, &item, location)? {
                 return Ok(());
             }
             if item.tombstone && item.stamp() <= self.oldest_elsewhere {
@@ -385,6 +383,23 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             }
             self.move_item(location, &item, bytes, hash)
         })
+    }
+
+    /// Whether the index names the item. If it does not, but the table of blind writes does, that is copied.
+    fn is_named(&self, hash: u64, item: &Item<'_>, location: u64) -> Result<bool> {
+        let engine = self.engine;
+        let holds = || {
+            let located = engine.located(self.guard);
+            engine.index.holds(hash, item.key, location, &located)
+        };
+        if holds() {
+            return Ok(true);
+        }
+        if engine.blind.are_some() {
+            engine.copy_blind_at(self.logs, (hash, item.key), location)?;
+        }
+        // It may have been taken in since.
+        Ok(holds())
     }
 
     pub fn move_item(
@@ -401,7 +416,12 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
         let located = engine.located(self.guard);
+        let mut is_overwritten = false;
         let moved = engine.index.update_at(hash, item.key, location, &located, |_, changes| {
+            if engine.blind.are_some() && engine.written_blind(hash, item.key).is_some() {
+                is_overwritten = true;
+                return Entry::Keep;
+            }
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },
@@ -427,6 +447,12 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             held.retire(location, bytes, changes);
             Entry::Set(moved)
         });
-        moved.map(drop).map_err(|source| engine.index_refused(source))
+        moved.map_err(|source| engine.index_refused(source))?;
+        drop(held);
+        match is_overwritten {
+            // It is in memory, so the table is asked for this key no more.
+            true => engine.take_in_key(hash, item.key, Wait::ForRoom),
+            false => Ok(()),
+        }
     }
 }

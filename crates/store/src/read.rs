@@ -390,9 +390,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             lab::pause(self.values.medium().memory());
         }
-        if let Some(location) = self.written_blind(hash, key) {
-            // Nobody overwrites it there before the index knows it.
-            return self.at_rest_now(location, guard).map(Some);
+        // Nobody overwrites it there before the index knows it.
+        while let Some(location) = self.written_blind(hash, key) {
+            if !self.values.copy_item(location, copy) {
+                return self.at_rest_now(location, guard).map(Some);
+            }
+            if self.written_blind(hash, key) == Some(location) {
+                return Ok(Some((location, copy.item())));
+            }
         }
         // The key is overwritten all the time: as a writer that changes nothing.
         let located = self.located(guard);

@@ -114,7 +114,7 @@ const AHEAD: usize = 16;
 const AHEAD_LINES: u64 = 3;
 
 /// Told location, item and bytes of each item that counts.
-type Visit<'a> = &'a (dyn Fn(u64, &Item<'_>, usize) + Sync);
+pub(crate) type Visit<'a> = &'a (dyn Fn(u64, &Item<'_>, usize) + Sync);
 
 pub(crate) type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 
@@ -194,16 +194,18 @@ impl Opening<'_> {
 
     /// Reads all values into the empty index.
     pub fn read_into<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
-        self.read_by(engine, |visit| engine.values.recover(self.threads, visit))
+        let read = |visit: Visit<'_>| engine.values.recover(self.threads, visit);
+        self.read_by(engine, PutAside::default(), read)
     }
 
     /// Takes all that `read` visits into the index.
     pub fn read_by<M: Memory, I: Memory>(
         &self,
         engine: &Engine<M, I>,
+        aside: PutAside<'_>,
         read: impl FnOnce(Visit<'_>) -> terrace_durable::Result<Recovered>,
     ) -> Result<Recovered> {
-        let (failed, aside) = (Mutex::new(None), PutAside::default());
+        let failed = Mutex::new(None);
         let visit = |location: u64, item: &Item<'_>, bytes: usize| {
             if let Err(error) = engine.recovered(location, item, bytes, &aside) {
                 failed.lock().get_or_insert(error);

@@ -11,7 +11,7 @@ use crate::spill::FETCHES;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::Item;
-use terrace_durable::logs::Wanted;
+use terrace_durable::logs::{SavedIndex, Wanted};
 use terrace_durable::sections::Changes;
 use terrace_durable::{BucketLock, NoItem, Values};
 use terrace_index::{Change as Entry, hash_key};
@@ -44,9 +44,27 @@ impl Aside {
     }
 }
 
-/// Those that wait.
+/// Those that wait, and what the map is opened by.
 #[derive(Default)]
-pub(crate) struct PutAside(Mutex<Vec<Aside>>);
+pub(crate) struct PutAside<'a> {
+    all: Mutex<Vec<Aside>>,
+    /// A saved index, and a version that no item of its logs is above.
+    saved: Option<(&'a SavedIndex, u64)>,
+}
+
+impl<'a> PutAside<'a> {
+    /// Of an opening by a saved index that was begun when `newest` was the highest version; an earlier program does not
+    /// say which (0).
+    pub fn behind(saved: &'a SavedIndex, newest: u64) -> PutAside<'a> {
+        PutAside { saved: Some((saved, newest)).filter(|_| newest > 0), ..PutAside::default() }
+    }
+
+    /// Whether an item of this version is newer than the one at `location`, whatever that is.
+    fn is_newer(&self, version: u64, location: u64) -> bool {
+        let is_above = |(saved, most): (&SavedIndex, u64)| saved.knows(location) && version > most;
+        self.saved.is_some_and(is_above)
+    }
+}
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// Takes an item found by recovery into the index, or puts it aside.
@@ -58,20 +76,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         location: u64,
         item: &Item<'_>,
         bytes: usize,
-        aside: &PutAside,
+        aside: &PutAside<'_>,
     ) -> Result<()> {
         let Item { key, version, tombstone, .. } = *item;
         self.note_recovered(item, bytes);
         let found = Found { location, key, version, tombstone, bytes };
-        let Some(other) = self.take_recovered(&found, true)? else {
+        let Some(other) = self.take_recovered(&found, true, aside)? else {
             return self.check_index_fits();
         };
         let many = {
-            let mut all = aside.0.lock();
+            let mut all = aside.all.lock();
             all.push(Aside { key: key.into(), found: Found { key: &[], ..found }, other });
             if all.len() >= self.aside_most() { std::mem::take(&mut *all) } else { Vec::new() }
         };
-        self.take_put_aside(many)
+        self.take_put_aside(many, aside)
     }
 
     /// What they are compared with is in memory at once.
@@ -84,25 +102,30 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ///
     /// # Errors
     /// As [`Engine::recovered`].
-    pub fn recovered_all(&self, aside: &PutAside) -> Result<()> {
-        let all = std::mem::take(&mut *aside.0.lock());
-        self.take_put_aside(all)
+    pub fn recovered_all(&self, aside: &PutAside<'_>) -> Result<()> {
+        let all = std::mem::take(&mut *aside.all.lock());
+        self.take_put_aside(all, aside)
     }
 
-    fn take_put_aside(&self, all: Vec<Aside>) -> Result<()> {
+    fn take_put_aside(&self, all: Vec<Aside>, aside: &PutAside<'_>) -> Result<()> {
         if all.is_empty() {
             return Ok(());
         }
         self.values.fetch_all(all.iter().map(|one| one.other).collect(), |_, _| ());
         for one in &all {
-            self.take_recovered(&one.found(), false)?;
+            self.take_recovered(&one.found(), false, aside)?;
         }
         self.check_index_fits()
     }
 
     /// Takes an item into the index if it is newer than that of its key. Nothing is done where that is on the disk
     /// alone and `may_wait`: it is to be read first.
-    fn take_recovered(&self, found: &Found<'_>, may_wait: bool) -> Result<Option<Wanted>> {
+    fn take_recovered(
+        &self,
+        found: &Found<'_>,
+        may_wait: bool,
+        aside: &PutAside<'_>,
+    ) -> Result<Option<Wanted>> {
         let guard = OfWriter::of(self);
         let mut taken = self.compare_recovered(found, &guard, None)?;
         if let (Err(NoItem::Away(_)), Some(guarded)) = (taken, guard.get()) {
@@ -111,8 +134,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 if may_wait && let Some(wanted) = self.values.wanted(away) {
                     return Ok(Some(wanted));
                 }
-                // What the disk does not give back may be the key's, and older: the table keeps the newer one.
-                let unreadable = self.values.fetch(away, guarded).is_err().then_some(away);
+                // What the disk does not give back may be the key's. If it is older, the table keeps the newer one.
+                let unreadable = match self.values.fetch(away, guarded) {
+                    Err(_) if aside.is_newer(found.version, away) => Some(away),
+                    fetched => fetched.map(|()| None)?,
+                };
                 taken = self.compare_recovered(found, &guard, unreadable)?;
             }
         }

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::open::{LEAST_ITEM_BYTES, Opening};
 use crate::plan::Place;
-use crate::recover::{Opened, Procedure, RecoveryReport, report};
+use crate::recover::{Opened, Procedure, RecoveryReport, Visit, report};
+use crate::recovered::PutAside;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
@@ -97,10 +98,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         };
         let _one = lock(self.values.medium().memory(), &self.saving);
         let mut saving = logs.begin_saving();
+        // None of an item in logs that are closed is above it.
+        let newest_version = self.newest_version_or_0();
         // Of the logs that are closed the index is to know everything.
-        if !self.take_in_again()
-            && !self.copy_blind(logs, |segment| saving.knows(segment))?.is_empty()
-        {
+        if !self.take_in_again() && !self.copy_blind(logs, |segment| saving.knows(segment))? {
             return Ok(false);
         }
         let guard = RefCell::new(crossbeam_epoch::pin());
@@ -116,7 +117,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let has_expiries = self.counters.expiries.load(Ordering::Relaxed);
         let item_bytes = usual_bytes(logs, index.len());
-        let (seed, newest_version) = (self.seed, self.newest_version_or_0());
+        let seed = self.seed;
         let parameters = Parameters { layout, seed, item_bytes, has_expiries, newest_version };
         Ok(saving.publish(parameters.encode(), has_expiries)?)
     }
@@ -236,7 +237,9 @@ impl Opening<'_> {
         engine.warmed_below.store(u64::MAX, Ordering::Relaxed);
         logs.found_deleted(deleted);
         let item_bytes = parameters.item_bytes as usize;
-        self.read_by(engine, |visit| logs.recover_since(saved, item_bytes, self.threads, visit))
+        let aside = PutAside::behind(saved, parameters.newest_version);
+        let read = |visit: Visit<'_>| logs.recover_since(saved, item_bytes, self.threads, visit);
+        self.read_by(engine, aside, read)
     }
 
     /// An index in DRAM that can load one that was saved.

@@ -2,7 +2,7 @@
 
 use super::overwrite;
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
-use super::{Logs, MAX_ITEM_BYTES, SEGMENT_BYTES, segment_of, start_of};
+use super::{COLLECTOR, Logs, MAX_ITEM_BYTES, SEGMENT_BYTES, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::flush::Flusher;
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
@@ -170,7 +170,8 @@ impl<M: Memory> Logs<M> {
     #[inline]
     pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_, M>> {
         let lock = self.lock_writer(id);
-        if self.refuses.load(Ordering::Relaxed) {
+        // What is saved at the end may have to be copied before.
+        if self.refuses.load(Ordering::Relaxed) && (id != COLLECTOR || self.stopped().is_some()) {
             return Err(self.refusal());
         }
         let mut writer = lock.borrow_mut();
