@@ -279,7 +279,7 @@ fn top_shows_what_a_server_does() {
     let here = format!("127.0.0.1:{}", served.port);
     let text = output(&mut terrace(&["top", "--server", &here, "--count", "2"]));
     for words in
-        [&format!("at {here}, up 0 h 00 min; 1 clients"), "of 512 MiB", "last command", "info"]
+        [&format!("at {here}, up 0 h 00 min; 1 clients"), "of 512 MiB", "last command", "\ninfo "]
     {
         assert_eq!(text.matches(words).count(), 2, "{words} once a look in\n{text}");
     }

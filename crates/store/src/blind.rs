@@ -230,7 +230,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.written[writer].wrote(bytes, version);
         self.note(&new, bytes);
         let key = key.into();
-        let in_the_way = AtomicU64::new(0);
+        // What is in the way stays so: the same items are to be compared.
+        let in_the_way = before.as_ref().map_or(0, |one| one.in_the_way.load(Ordering::Relaxed));
+        let in_the_way = AtomicU64::new(in_the_way);
         let one =
             Blind { hash, key, location, bytes, version, tombstone: false, other, in_the_way };
         if self.blind.add(self.lab(), one, before.as_ref()) % TOLD_EACH == TOLD_EACH - 1 {
