@@ -2,6 +2,7 @@
 
 use crate::output::{Failure, Outcome, print, print_json};
 use crate::settings::{self, MapFlags};
+use crate::stats::DiskReport;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -49,13 +50,19 @@ pub fn main(arguments: &Arguments) -> Outcome {
         ledgers.iter().try_for_each(|(name, stats)| print(told_of_ledger(name, stats)))?;
         queues.iter().try_for_each(|(name, queue)| print(told_of_queue(name, queue)))?;
         words.iter().try_for_each(|(name, words)| print(told_of_words(name, words)))?;
+        if arguments.explain {
+            print(DiskReport::of(&db))?;
+        }
         return db.close().map_err(Failure::new);
     }
     let queues: Vec<_> = queues.iter().map(|(name, queue)| row_of_queue(name, queue)).collect();
     let words: Vec<_> = words.iter().map(|(name, words)| row_of_words(name, words)).collect();
     let ledgers: Vec<_> = ledgers.iter().map(|(name, stats)| row_of_ledger(name, stats)).collect();
+    let disk = DiskReport::of(&db);
     db.close().map_err(Failure::new)?;
-    print_json(&json!({ "maps": rows, "queues": queues, "words": words, "ledgers": ledgers }))
+    print_json(&json!({
+        "maps": rows, "queues": queues, "words": words, "ledgers": ledgers, "disk": disk,
+    }))
 }
 
 fn open_ledgers(db: &Database, config: &Config) -> Result<Vec<(String, LedgerStats)>, Failure> {

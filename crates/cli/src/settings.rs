@@ -46,6 +46,7 @@ const COMMON: &[&str] = &[
     "kind",
     "domain",
     "memory_budget",
+    "disk_budget",
     "when_full",
     "profile",
     "limits.clients",
@@ -53,8 +54,10 @@ const COMMON: &[&str] = &[
 
 /// Whether a key of the top level is about maps.
 fn is_of_maps(key: &str) -> bool {
-    matches!(key, "memory_budget" | "domain" | "pre_stores" | "profile" | "profile_node")
-        || MAP_KEYS.iter().any(|k| k.name == key)
+    matches!(
+        key,
+        "memory_budget" | "disk_budget" | "domain" | "pre_stores" | "profile" | "profile_node"
+    ) || MAP_KEYS.iter().any(|k| k.name == key)
 }
 
 fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {

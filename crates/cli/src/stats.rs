@@ -28,6 +28,49 @@ pub struct Arguments {
     salvage: bool,
 }
 
+/// What may be taken of the disk, what is, and what is left.
+#[derive(Serialize)]
+pub struct DiskReport {
+    /// None: what the disk has, less the reserve.
+    budget_bytes: Option<u64>,
+    used_bytes: u64,
+    over_budget_bytes: u64,
+    free_bytes: Option<u64>,
+    reserve_bytes: u64,
+}
+
+impl DiskReport {
+    /// Of the maps that are open.
+    pub fn of(db: &Database) -> DiskReport {
+        let (budget, space) = (db.disk_budget(), db.disk_space());
+        DiskReport {
+            budget_bytes: budget.limit(),
+            used_bytes: budget.used(),
+            over_budget_bytes: budget.excess(),
+            free_bytes: space.map(|space| space.free_bytes),
+            reserve_bytes: budget.reserve_bytes(space),
+        }
+    }
+}
+
+impl std::fmt::Display for DiskReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "disk: logs take {}", format_size(self.used_bytes))?;
+        match self.budget_bytes {
+            None => write!(f, ", disk_budget is auto")?,
+            Some(bytes) => write!(f, " of {}", format_size(bytes))?,
+        }
+        if self.over_budget_bytes > 0 {
+            let over = format_size(self.over_budget_bytes);
+            write!(f, " ({over} beyond it: writes are refused until keys are deleted)")?;
+        }
+        if let Some(free) = self.free_bytes {
+            write!(f, "; {} free", format_size(free))?;
+        }
+        write!(f, "; writes leave {} for deletes", format_size(self.reserve_bytes))
+    }
+}
+
 #[derive(Serialize)]
 struct MapReport {
     name: String,
@@ -194,7 +237,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         words.push(WordsReport::of(name, table.stats()));
     }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
-    let (tiers, pre_stores) = (db.tiers(), prestore::report());
+    let (tiers, pre_stores, disk) = (db.tiers(), prestore::report(), DiskReport::of(&db));
     db.close().map_err(Failure::new)?;
     if arguments.json {
         let dir = arguments.dir.display().to_string();
@@ -202,6 +245,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "dir": dir,
             "open_ms": open_ms,
             "tiers": tiers,
+            "disk": disk,
             "maps": maps,
             "queues": queues,
             "ledgers": ledgers,
@@ -212,6 +256,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let dir = arguments.dir.display();
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
+    print(format_args!("{disk}\n"))?;
     maps.iter().filter_map(spilled_line).try_for_each(print)?;
     maps.iter().filter_map(redo_line).try_for_each(print)?;
     if !queues.is_empty() {

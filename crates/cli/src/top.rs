@@ -130,11 +130,15 @@ struct Seen {
     copies_bytes: u64,
     buffer_bytes: u64,
     disk_bytes: u64,
-    /// 0: what the disk has.
+    /// 0: what the disk has, less the reserve.
     disk_budget_bytes: u64,
+    disk_free_bytes: u64,
+    disk_reserve_bytes: u64,
     cold_bytes: u64,
     cold_reads_per_s: f64,
     cold_read_bytes_per_s: f64,
+    /// Copies of cold values that went without having been asked for again.
+    unused_copies_per_s: f64,
     /// Of lookups that found something, 0 to 1, those that did not need the disk.
     in_memory_share: Option<f64>,
     written_bytes_per_s: f64,
@@ -207,9 +211,12 @@ impl Seen {
             buffer_bytes: now.bytes("mem_clients_normal"),
             disk_bytes: now.bytes("disk_bytes"),
             disk_budget_bytes: now.bytes("disk_budget"),
+            disk_free_bytes: now.bytes("disk_free"),
+            disk_reserve_bytes: now.bytes("disk_reserve"),
             cold_bytes: now.bytes("spilled_bytes"),
             cold_reads_per_s: per_s("spilled_reads"),
             cold_read_bytes_per_s: per_s("spilled_read_bytes"),
+            unused_copies_per_s: per_s("unused_copies"),
             in_memory_share: share(hits - grown("spilled_reads"), hits),
             written_bytes_per_s: per_s("bytes_written"),
             syncs_per_s: per_s("syncs"),
@@ -260,9 +267,10 @@ impl Seen {
         self.write_memory(text)?;
         writeln!(
             text,
-            "cold       {} reads/s, {}; {} of the keys found without the disk",
+            "cold       {} reads/s, {}; {} copies/s in vain; {} of the keys found without the disk",
             rate(self.cold_reads_per_s),
             speed(self.cold_read_bytes_per_s),
+            rate(self.unused_copies_per_s),
             percent(self.in_memory_share)
         )?;
         writeln!(
@@ -308,9 +316,11 @@ impl Seen {
         };
         writeln!(
             text,
-            "disk       {}{of_budget}, of which {} are nowhere else",
+            "disk       {}{of_budget}, of which {} are nowhere else; {} free, {} in reserve",
             size(self.disk_bytes),
-            size(self.cold_bytes)
+            size(self.cold_bytes),
+            size(self.disk_free_bytes),
+            size(self.disk_reserve_bytes)
         )?;
         Ok(())
     }

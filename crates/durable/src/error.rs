@@ -1,5 +1,6 @@
 //! What can go wrong below a map, named with the file and the way out.
 
+use crate::disk_budget::DiskUse;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -30,12 +31,14 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk has no room, or no more of it may be taken. Nothing was half done; reads go on.
-    #[error("{path}: {}, or lower the amount of data, then write again", full(*limit))]
+    #[error("{path}: {}, or lower the amount of data, then write again", full(*limit, used.as_ref()))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
         /// Bytes that may be taken, if it is not the disk itself that is full.
         limit: Option<u64>,
+        /// What was taken, and what is left, where that is counted.
+        used: Option<DiskUse>,
     },
     /// No log or superblock is free, and the budget allows no more.
     #[error("no space: {used} of {limit} bytes used")]
@@ -96,10 +99,11 @@ pub enum Error {
 }
 
 /// What is full, and the way out.
-fn full(limit: Option<u64>) -> String {
+fn full(limit: Option<u64>, used: Option<&DiskUse>) -> String {
+    let used = used.map(|used| format!(" ({used})")).unwrap_or_default();
     match limit {
-        None => "the disk is full; free space".into(),
-        Some(limit) => format!("disk_budget is spent: {limit} bytes may be taken; raise it"),
+        None => format!("the disk is full{used}; free space"),
+        Some(limit) => format!("disk_budget is spent: {limit} bytes may be taken{used}; raise it"),
     }
 }
 
@@ -113,7 +117,7 @@ pub(crate) fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Erro
             if code == rustix::io::Errno::NOSPC.raw_os_error()
                 || code == rustix::io::Errno::DQUOT.raw_os_error() =>
         {
-            Error::DiskFull { path, limit: None }
+            Error::DiskFull { path, limit: None, used: None }
         }
         _ => Error::Io { path, doing, source },
     }

@@ -19,6 +19,7 @@ mod allocation;
 pub mod checked_word;
 pub mod checksum;
 pub mod control;
+mod disk_budget;
 mod error;
 mod flush;
 mod index_file;
@@ -38,6 +39,7 @@ mod version;
 
 pub use access::Access;
 pub use allocation::{Allocation, AllocationPages};
+pub use disk_budget::{DiskBudget, DiskSpace, DiskUse};
 pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};

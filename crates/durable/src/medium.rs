@@ -37,6 +37,7 @@ pub use watched::Event;
 pub(crate) use blocks::Blocks;
 
 use crate::access::Access;
+use crate::disk_budget::DiskSpace;
 use crate::error::{Result, io_error};
 use image::Image;
 use rustix::fs::SeekFrom;
@@ -363,6 +364,16 @@ impl<M: Memory> Medium<M> {
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
         self.disk().map_or(Ok(()), |disk| disk.grow(at, bytes))?;
         self.commit(at, bytes)
+    }
+
+    /// How much room is left on the file system of the file; none where that is not known.
+    pub(crate) fn disk_space(&self) -> Option<DiskSpace> {
+        self.disk().and_then(Disk::space)
+    }
+
+    /// Whether it is known that growing `[at, at + bytes)` needs no new blocks.
+    pub(crate) fn has_blocks(&self, at: u64, bytes: u64) -> bool {
+        self.disk().is_some_and(|disk| disk.has_blocks(at, bytes))
     }
 
     /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until

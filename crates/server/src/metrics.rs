@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use terrace::ledger::LedgerStats;
 use terrace::memory::prestore;
 use terrace::queue::Form;
-use terrace::{MapStats, QueueStats, TierUse};
+use terrace::{DiskBudget, DiskSpace, MapStats, QueueStats, TierUse};
 
 /// The page as it grows.
 struct Page(String);
@@ -62,7 +62,10 @@ static SERVER_METRICS: &[ServerMetric] = &[
     ("redis_commands_processed_total", "counter", "Commands executed.", |shared, _| shared.commands_processed()),
     ("redis_expired_keys_total", "counter", "Keys that expired.", |_, totals| totals.expired),
     ("redis_evicted_keys_total", "counter", "Keys evicted for memory.", |_, totals| totals.evicted),
-    ("terrace_disk_budget_bytes", "gauge", "Bytes that logs may take of the disk; 0: what there is.", |shared, _| disk_budget(shared)),
+    ("terrace_disk_budget_bytes", "gauge", "Bytes that logs may take of the disk; 0: what it has, less the reserve.", |shared, _| disk(shared).limit().unwrap_or(0)),
+    ("terrace_disk_used_bytes", "gauge", "Bytes that logs take of the disk.", |shared, _| disk(shared).used()),
+    ("terrace_disk_free_bytes", "gauge", "Bytes free on the file system.", |shared, _| space(shared).map_or(0, |space| space.free_bytes)),
+    ("terrace_disk_reserve_bytes", "gauge", "Bytes of the disk that writes leave for deletes, expiry and collection.", |shared, _| disk(shared).reserve_bytes(space(shared))),
     ("terrace_buffer_bytes", "gauge", "Bytes of connections' buffers.", |shared, _| buffers(shared)),
 ];
 
@@ -90,8 +93,12 @@ fn buffers(shared: &Shared) -> u64 {
     shared.sum(|stats| stats.buffer_bytes.get())
 }
 
-fn disk_budget(shared: &Shared) -> u64 {
-    shared.maps.database().options().disk_budget.as_ref().map_or(0, |disk| disk.limit())
+fn disk(shared: &Shared) -> &DiskBudget {
+    shared.maps.database().disk_budget()
+}
+
+fn space(shared: &Shared) -> Option<DiskSpace> {
+    shared.maps.database().disk_space()
 }
 
 fn refused(shared: &Shared) -> u64 {
@@ -219,9 +226,13 @@ static MAP_METRICS: &[MapMetric] = &[
     ("terrace_disk_bytes", "gauge", "Bytes of the files.", Of::Files, |stats| stats.disk_bytes),
     ("terrace_spilled_bytes", "gauge", "Bytes of logs on the disk alone.", Of::Files, |stats| stats.away.bytes()),
     ("terrace_copy_bytes", "gauge", "Bytes of copies of their items.", Of::Memory, |stats| stats.away.copied_bytes),
+    ("terrace_unused_copies_total", "counter", "Copies that went without having been asked for again.", Of::Memory, |stats| stats.away.unused_copies),
     ("terrace_spilled_reads_total", "counter", "Items of theirs that were read.", Of::Files, |stats| stats.away.fetched),
     ("terrace_blind_writes_total", "counter", "Writes that did not wait for a read of what they replaced.", Of::Files, |stats| stats.blind_writes),
     ("terrace_spilled_read_bytes_total", "counter", "Bytes read for those.", Of::Files, |stats| stats.away.fetched_bytes),
+    ("terrace_scrub_intact_bytes_total", "counter", "Bytes of logs that were read again and found intact.", Of::Files, |stats| stats.scrub.intact_bytes),
+    ("terrace_scrub_moved_logs_total", "counter", "Logs damaged on the disk that were moved from memory.", Of::Files, |stats| stats.scrub.moved_logs),
+    ("terrace_scrub_damaged_logs", "gauge", "Logs damaged on the disk that memory has not.", Of::Files, |stats| stats.scrub.damaged_logs as u64),
     ("terrace_written_bytes_total", "counter", "Bytes written to the medium.", Of::Files, |stats| stats.bytes_written),
     ("terrace_moved_bytes_total", "counter", "Bytes that collections moved.", Of::Files, |stats| stats.moved_bytes),
     ("terrace_syncs_total", "counter", "Flushes of the medium.", Of::Files, |stats| stats.syncs),

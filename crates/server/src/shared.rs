@@ -200,6 +200,11 @@ impl Maps {
         self.database.set_memory_budget(bytes);
     }
 
+    /// Sets what all databases may take of the disk; none: what it has, less a reserve.
+    pub(crate) fn set_disk_budget(&self, bytes: Option<u64>) {
+        self.database.disk_budget().set_limit(bytes);
+    }
+
     /// The memories that databases take from.
     pub(crate) fn tiers(&self) -> Vec<TierUse> {
         self.database.tiers()

@@ -122,6 +122,14 @@ fn the_server() {
         CONFIG SET maxmemory 0 maxmemory-clients 0 => OK
         CONFIG GET maxmemory => ["maxmemory", "0"]
         CONFIG GET maxmemory-clients => ["maxmemory-clients", "0"]
+        CONFIG GET disk-budget !> ["disk-budget", "auto"]
+        CONFIG SET disk-budget 64mb !> OK
+        CONFIG GET disk-budget !> ["disk-budget", "67108864"]
+        CONFIG SET disk-budget 1mb !> -ERR CONFIG SET failed (possibly related to argument 'disk-budget')*
+        CONFIG SET disk-budget 0 !> -ERR CONFIG SET failed (possibly related to argument 'disk-budget')*
+        CONFIG SET disk-budget nonsense !> -ERR CONFIG SET failed (possibly related to argument 'disk-budget')*
+        CONFIG SET disk-budget AUTO !> OK
+        CONFIG GET disk-budget !> ["disk-budget", "auto"]
         SET a 1 => OK
         CONFIG SET proto-max-bulk-len 0 => -ERR CONFIG SET failed (possibly related to argument*
         CONFIG SET proto-max-bulk-len 1048575 => -ERR CONFIG SET failed (possibly related to argument*

@@ -1,7 +1,7 @@
 //! The other ways in: Unix socket, RESP3, the metrics page; and the engine's refusals.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-use crate::common::{Client, PATIENCE, Reply, TestServer, options, request};
+use crate::common::{Client, PATIENCE, Reply, TestServer, info, options, request};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -112,12 +112,18 @@ fn metrics_and_health() {
         "terrace_ledger_accounts{ledger=\"bank\"} 2",
         "terrace_ledger_entries_total{ledger=\"bank\"} 2",
         "redis_commands_latencies_usec_count{cmd=\"incr\"} 1",
+        "terrace_disk_budget_bytes 0",
     ] {
         assert!(page.lines().any(|other| other == line), "{line} in {page}");
     }
     assert!(page.contains("\nterrace_tier_budget_bytes{tier=\"memory\"} 536870912\n"), "{page}");
     assert!(page.contains("\nterrace_index_bytes{db=\"db0\",tier=\"memory\"} "), "{page}");
     assert!(page.contains("\nterrace_prestores_enabled "), "{page}");
+    for name in ["terrace_disk_used_bytes", "terrace_disk_free_bytes", "terrace_disk_reserve_bytes"]
+    {
+        let is_more = |line: &str| line.starts_with(name) && !line.ends_with(" 0");
+        assert!(page.lines().any(is_more), "{name} in {page}");
+    }
     // Every line is a comment or `name{labels} value`, and every name has its type.
     let body = page.split_once("\r\n\r\n").unwrap().1;
     for line in body.lines().filter(|line| !line.starts_with('#')) {
@@ -238,6 +244,39 @@ fn out_of_memory() {
     assert_eq!(client.line("EXISTS a b"), ":0");
     assert_eq!(client.line("CONFIG SET maxmemory 100mb"), "OK");
     assert_eq!(client.call(&["SET", "more", &value]).to_string(), "OK");
+}
+
+/// Below what is used: accepted, and told; deletes go on, and the way up is open at once.
+#[test]
+fn the_disk_budget_is_lowered_and_raised() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let number = |client: &mut _, name: &str| info(client, name).parse::<u64>().unwrap();
+    assert_eq!(info(&mut client, "disk_budget"), "auto");
+    assert!(number(&mut client, "disk_free") > 0 && number(&mut client, "disk_reserve") >= 8 << 20);
+    let value = "x".repeat(100_000);
+    for n in 0..600 {
+        assert_eq!(client.call(&["SET", &format!("k{n}"), &value]).to_string(), "OK");
+    }
+    assert!(number(&mut client, "disk_used") > 56 << 20);
+    assert_eq!(number(&mut client, "disk_over_budget"), 0);
+
+    assert_eq!(client.line("CONFIG SET disk-budget 32mb"), "OK");
+    assert_eq!(info(&mut client, "disk_budget"), (32 << 20).to_string());
+    assert!(number(&mut client, "disk_over_budget") > 20 << 20);
+    let refused = (0..300)
+        .map(|n| client.call(&["SET", &format!("more{n}"), &value]).to_string())
+        .find(|reply| reply != "OK")
+        .unwrap();
+    assert!(refused.starts_with("-OOM ") && refused.contains("disk_budget is spent"), "{refused}");
+    assert_eq!(client.line("DEL k0 k1 k2"), ":3");
+    assert!(matches!(client.call(&["GET", "k5"]), Reply::Bulk(bytes) if bytes.len() == 100_000));
+
+    assert_eq!(client.line("CONFIG SET disk-budget auto"), "OK");
+    for n in 0..200 {
+        assert_eq!(client.call(&["SET", &format!("again{n}"), &value]).to_string(), "OK");
+    }
+    assert_eq!(number(&mut client, "disk_over_budget"), 0);
 }
 
 #[test]

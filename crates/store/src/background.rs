@@ -1,6 +1,6 @@
 //! A map's own threads: the checkpointer writes logs out, takes checkpoints and sweeps expired keys; the
 //! collector frees logs; the fetcher reads items from the disk for threads that serve others meanwhile; the saver saves
-//! the index.
+//! the index, and reads logs again to verify them.
 
 use crate::engine::{Change, Engine, Hint, Stored};
 use crate::error::Error;
@@ -8,6 +8,7 @@ use crate::index::{KeyIndex, Position};
 use crate::options::Durability;
 use crate::pace::Pace;
 use crate::pressure::{By, Wait};
+use crate::scrub;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -188,13 +189,14 @@ fn spawn_fetcher<M: Memory, I: Memory>(
     std::thread::Builder::new().name("terrace-fetch".into()).spawn(body)
 }
 
-/// Saves the index again and again, when much was written since.
+/// Saves the index again and again, when much was written since, and scrubs meanwhile.
 fn spawn_saver<M: Memory, I: Memory>(
     engine: &Arc<Engine<M, I>>,
     stop: &Arc<(Mutex<bool>, Condvar)>,
 ) -> io::Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
     let mut not_before = Instant::now();
+    let mut last_scrub = Instant::now();
     spawn("terrace-save", stop, SAVER_TICK, move || {
         if Instant::now() >= not_before
             && engine.is_saving_due(false)
@@ -202,6 +204,10 @@ fn spawn_saver<M: Memory, I: Memory>(
         {
             // A disk that is full, perhaps. Without it the next opening takes longer.
             not_before = Instant::now() + SAVER_PATIENCE;
+        }
+        if last_scrub.elapsed() >= scrub::EVERY {
+            last_scrub = Instant::now();
+            engine.scrub_one();
         }
         engine.values.stopped().is_none()
     })
@@ -278,12 +284,15 @@ impl<M: Memory, I: Memory> Checkpointer<M, I> {
             engine.release_unused(KEPT_FREE);
             if let Some(logs) = engine.values.logs() {
                 logs.release_redo();
+                logs.look_at_disk();
                 if engine.has_away() || engine.counters.expiries.load(Ordering::Relaxed) {
                     // What expires, or is deleted where no value is written, opens no log, which would count it.
                     logs.recount_backlog();
                 }
             }
         }
+        engine.versions.moments().tick();
+        engine.versions.sweep(engine.values.medium().memory());
         if self.last_load.elapsed() >= LOAD_TICK {
             engine.index.went_by(self.last_load.elapsed());
             self.last_load = Instant::now();

@@ -7,9 +7,10 @@
 
 use crate::engine::{Change, Engine, Held, Hint, Value};
 use crate::error::{Error, Result};
+use crate::moments::{Commit, Moments};
 use crate::pressure::{By, Wait};
 use crate::session::{Session, saw};
-use crate::watch::Reads;
+use crate::watch::{Reads, Use};
 use std::collections::BTreeMap;
 use terrace_durable::item::{NewItem, now_ms};
 use terrace_durable::sections::Changes;
@@ -22,7 +23,7 @@ use terrace_memory::{Memory, Spin};
 const TRIED_AT_ONCE: u32 = 8;
 
 /// Writes whose keys are brought near together.
-const PREFETCHED: usize = 32;
+pub(crate) const PREFETCHED: usize = 32;
 
 /// What a batch leaves of a key; no value: it is deleted.
 pub(crate) struct Pending(Option<(Box<[u8]>, Option<u64>)>);
@@ -35,7 +36,7 @@ impl Pending {
         is_live.then_some(Value { bytes, version: 0, location: 0, expires_at_ms: *expires_at_ms })
     }
 
-    fn change(&self) -> Change<'_> {
+    pub fn change(&self) -> Change<'_> {
         match &self.0 {
             Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms: *expires_at_ms },
             None => Change::Delete,
@@ -78,11 +79,17 @@ impl Batch {
         &self.writes
     }
 
+    /// `most`: bytes that a log takes.
+    ///
+    /// # Errors
+    /// [`Error::BatchSize`] if it was to write more at any time.
+    pub fn check_size(&self, most: usize) -> Result<()> {
+        self.is_beyond.map_or(Ok(()), |bytes| Err(Error::BatchSize(bytes, most)))
+    }
+
     /// Notes a write. `most`: bytes that a log takes.
     pub fn write(&mut self, key: &[u8], change: Change<'_>, most: usize) -> Result<()> {
-        if let Some(bytes) = self.is_beyond {
-            return Err(Error::BatchSize(bytes, most));
-        }
+        self.check_size(most)?;
         let pending = match change {
             Change::Put { value, expires_at_ms } => Pending(Some((value.into(), expires_at_ms))),
             Change::Delete => Pending(None),
@@ -238,9 +245,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// Applies the batch; what to commit for it, or nothing if it has to run again.
     fn apply(&self, batch: &Batch) -> Result<Option<Vec<Ticket>>> {
         let engine = &self.map.inner.engine;
-        if let Some(bytes) = batch.is_beyond {
-            return Err(Error::BatchSize(bytes, engine.values.max_item_bytes()));
-        }
+        batch.check_size(engine.values.max_item_bytes())?;
         if batch.writes.is_empty() {
             return Ok(engine.holds(&batch.reads).then(Vec::new));
         }
@@ -263,6 +268,55 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         reads: Option<&Reads>,
         before_end: impl FnOnce(),
     ) -> Result<Option<Vec<Ticket>>> {
+        let bytes = self.prepare_batch(by, writes.clone())?;
+        let room = room_for(writes.clone());
+        let reads = reads.filter(|reads| !reads.is_empty());
+        let spin = Spin::on(self.values.medium().memory());
+        let (held, reservation) = loop {
+            let held = self.room(by, bytes, room)?;
+            let keys = writes.clone().map(|(key, _)| key);
+            if let Some(reads) = reads {
+                match self.reserve(reads, keys) {
+                    Some(reservation) => break (held, Some(reservation)),
+                    None => return Ok(None),
+                }
+            }
+            if !self.watches.are_versions_kept() {
+                break (held, None);
+            }
+            let mut keys: Vec<_> = keys.map(|key| (key, Use::Written)).collect();
+            keys.sort_unstable_by_key(|(key, _)| *key);
+            keys.dedup();
+            if let Ok(reservation) = self.reserve_keys(&keys, None) {
+                break (held, Some(reservation));
+            }
+            // Whoever holds ranges waits for this writer.
+            drop(held);
+            match by.wait {
+                Wait::Never { since } => return Err(self.busy(since)),
+                Wait::ForRoom => spin.wait(),
+            }
+        };
+        // All its writes are of one moment. The keys are reserved until that is decided.
+        let commit = self.watches.are_versions_kept().then(Commit::of_batch);
+        let _decides = commit.as_ref().map(|commit| Decides(commit, self.versions.moments()));
+        let hint = Hint::InBatch { is_reserved: reservation.is_some(), commit: commit.as_ref() };
+        let mut open = OpenBatch::begin(self, held);
+        let mut tickets = self.write_batch(by, writes, hint, room)?;
+        before_end();
+        saw(&mut tickets, open.end());
+        Ok(Some(tickets))
+    }
+
+    /// Sees to all that a batch may need beside room for its bytes, which are returned.
+    ///
+    /// # Errors
+    /// As [`Session::atomic`].
+    pub(crate) fn prepare_batch<'k>(
+        &self,
+        by: By,
+        writes: impl Iterator<Item = (&'k [u8], Change<'k>)> + Clone,
+    ) -> Result<usize> {
         let bytes = writes.clone().map(|(key, change)| log_bytes(key, &change)).sum();
         let most = self.values.max_item_bytes();
         if bytes > most {
@@ -280,26 +334,27 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if self.values.verifies_on_read() || self.has_away() {
             // A damaged item refuses the batch before anything of it is written: half of one would stop the map. What
             // is on the disk alone is read now.
-            let keys: Vec<&[u8]> = writes.clone().map(|(key, _)| key).collect();
+            let keys: Vec<&[u8]> = writes.map(|(key, _)| key).collect();
             self.multi_get(&keys, by.wait, |_, _| (), |_| ())?;
             if self.blind.are_some() {
                 let mut hashed = keys.iter().map(|key| (hash_key(self.seed, key), key));
                 hashed.try_for_each(|(hash, key)| self.take_in_key(hash, key, by.wait))?;
             }
         }
-        let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);
-        let room = if writes.clone().all(deletes) { Room::Urgent } else { Room::Ordinary };
-        let held = self.room(by, bytes, room)?;
-        let reads = reads.filter(|reads| !reads.is_empty());
-        let reservation = match reads {
-            Some(reads) => match self.reserve(reads, writes.clone().map(|(key, _)| key)) {
-                Some(reservation) => Some(reservation),
-                None => return Ok(None),
-            },
-            None => None,
-        };
-        let hint = Hint::InBatch { is_reserved: reservation.is_some() };
-        let mut open = OpenBatch::begin(self, held);
+        Ok(bytes)
+    }
+
+    /// Writes what a batch leaves of its keys, between its begin and its end; what to commit for it.
+    ///
+    /// # Errors
+    /// Memory for the index was refused; in slabs also room.
+    pub(crate) fn write_batch<'k>(
+        &self,
+        by: By,
+        writes: impl Iterator<Item = (&'k [u8], Change<'k>)> + Clone,
+        hint: Hint<'_>,
+        room: Room,
+    ) -> Result<Vec<Ticket>> {
         let mut tickets = Vec::new();
         let mut keys: [&[u8]; PREFETCHED] = [&[]; PREFETCHED];
         let mut ahead = writes.clone();
@@ -316,21 +371,34 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let told = self.update(by, key, hint, room, |_| change)?;
             told.into_iter().flatten().for_each(|ticket| saw(&mut tickets, ticket));
         }
-        before_end();
-        saw(&mut tickets, open.end());
-        Ok(Some(tickets))
+        Ok(tickets)
+    }
+}
+
+/// Which room a batch takes: what only deletes has that which is kept for it.
+pub(crate) fn room_for<'k>(mut writes: impl Iterator<Item = (&'k [u8], Change<'k>)>) -> Room {
+    let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);
+    if writes.all(deletes) { Room::Urgent } else { Room::Ordinary }
+}
+
+/// Decides the moment of a batch when it is over.
+pub(crate) struct Decides<'a>(pub &'a Commit, pub &'a Moments);
+
+impl Drop for Decides<'_> {
+    fn drop(&mut self) {
+        self.0.decide(self.1);
     }
 }
 
 /// A batch that is being written.
-struct OpenBatch<'a, M: Memory, I: Memory> {
+pub(crate) struct OpenBatch<'a, M: Memory, I: Memory> {
     engine: &'a Engine<M, I>,
     held: Held<'a, M>,
     is_open: bool,
 }
 
 impl<'a, M: Memory, I: Memory> OpenBatch<'a, M, I> {
-    fn begin(engine: &'a Engine<M, I>, mut held: Held<'a, M>) -> OpenBatch<'a, M, I> {
+    pub fn begin(engine: &'a Engine<M, I>, mut held: Held<'a, M>) -> OpenBatch<'a, M, I> {
         let mut changes = Changes::new();
         held.begin_batch(&mut changes);
         engine.commit(&mut changes, || ());
@@ -338,7 +406,7 @@ impl<'a, M: Memory, I: Memory> OpenBatch<'a, M, I> {
     }
 
     /// Ends the batch; what to commit for it.
-    fn end(&mut self) -> Ticket {
+    pub fn end(&mut self) -> Ticket {
         let mut changes = Changes::new();
         self.held.end_batch(&mut changes);
         self.engine.commit(&mut changes, || ());

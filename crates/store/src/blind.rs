@@ -222,7 +222,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let version = self.version_above(newest);
         let new = NewItem { key, value, version, expires_at_ms, tombstone: false };
         let bytes = new.item_bytes();
-        let allowed = Allowed { add: true, reserved: false, blind: true };
+        let allowed = Allowed { add: true, reserved: false, blind: true, commit: None };
         if let Some(why) = self.no_room(held, allowed, false, bytes) {
             return Ok(why);
         }

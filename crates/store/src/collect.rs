@@ -1,11 +1,9 @@
-//! The collector: moves what lives out of logs that are mostly dead, and frees them (Wu,
-//! section 2.3).
+//! The collector: moves what lives out of logs that are in good part dead, and frees them (Wu, section 2.3).
 //!
-//! One round: claim the deadest sealed logs; append what is still current to the collector's own
-//! log and redirect the index under the key's lock, so that a concurrent update always wins; make
-//! everything durable, because what supersedes the dead items may not be yet; mark the logs free,
-//! durably; only then forget tombstones that no older version needs any more, and hand the logs
-//! out again once no reader is left in them.
+//! One round: claim the sealed logs that are best collected ([`Logs::due`]); append what is still current to the
+//! collector's own log and redirect the index under the key's lock, so that a concurrent update always wins; make
+//! everything durable, because what supersedes the dead items may not be yet; mark the logs free, durably; only then
+//! forget tombstones that no older version needs any more, and hand the logs out again once no reader is left in them.
 //!
 //! # Tombstones
 //! A tombstone carries the sequence number the next log had when it was written: older versions of
@@ -43,7 +41,7 @@ const AHEAD: u64 = 2;
 fn truncate_to_room(victims: &mut Vec<SegmentView>, room: u64, is_to_come: bool) {
     let mut copied = 0;
     let mut fits = |victim: &SegmentView| {
-        copied += victim.used_bytes.saturating_sub(victim.dead_bytes);
+        copied += victim.live_bytes();
         copied <= room
     };
     let most = victims.iter().take_while(|victim| fits(victim)).count();
@@ -203,8 +201,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let mut sealed = logs.survey();
         sealed.retain(|v| v.state == State::Sealed);
-        let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
-        due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
+        let mut due = logs.due(&sealed, logs.room_for_copies());
         due.truncate((logs.total_segments() / 16).max(VICTIMS));
         if (due.is_empty() || are_deleted_in_the_way) && self.tombstones_pile_up() {
             sealed.sort_by_key(|v| v.sequence);
@@ -272,7 +269,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.commit(&mut changes, || ());
     }
 
-    fn collect_segments(
+    pub(crate) fn collect_segments(
         &self,
         logs: &Logs<M>,
         victims: &[SegmentView],
@@ -416,7 +413,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
         let located = engine.located(self.guard);
-        let mut is_overwritten = false;
+        let (mut is_overwritten, mut noted) = (false, 0);
         let moved = engine.index.update_at(hash, item.key, location, &located, |_, changes| {
             if engine.blind.are_some() && engine.written_blind(hash, item.key).is_some() {
                 is_overwritten = true;
@@ -436,8 +433,8 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 let is_evicted = is_live(item);
                 self.evicted += u64::from(is_evicted);
                 engine.counters.expired.fetch_add(u64::from(!is_evicted), Ordering::Relaxed);
-                if self.evict && engine.watches.has_watchers() {
-                    engine.watches.evicted(hash, item.key);
+                if self.evict {
+                    noted = engine.evicting(hash, location, item);
                 }
             } else {
                 self.moved_bytes += bytes as u64;
@@ -447,6 +444,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             held.retire(location, bytes, changes);
             Entry::Set(moved)
         });
+        engine.is_written((hash, item.key), noted);
         moved.map_err(|source| engine.index_refused(source))?;
         drop(held);
         match is_overwritten {

@@ -22,6 +22,8 @@ use crate::located::{Located, OfWriter};
 use crate::options::WhenFull;
 use crate::plan::Plan;
 use crate::pressure::{By, Pressure, Readers, Wait};
+use crate::scrub::Scrub;
+use crate::versions::Versions;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::wanted::{NoOld, Wanted};
 use crate::watch::Registry;
@@ -34,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem, now_ms};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
-use terrace_durable::{BucketLock, Error as Below, NoItem, Values, Writing, lock};
+use terrace_durable::{BucketLock, Error as Below, NoItem, Values, Writing};
 use terrace_index::{Change as Entry, Line, hash_key};
 use terrace_memory::{Budget, Memory, Spin, lab};
 
@@ -120,11 +122,15 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Logs of this sequence number and above are in memory again, or were not when an opening by a saved index tried
     /// to bring them back; 0: nothing is left to do.
     pub warmed_below: AtomicU64,
+    /// How far its logs were read again, and verified.
+    pub scrub: Scrub,
     /// Held while the map is cleared: the index goes with the values again at the end of it.
     pub clearing: Mutex<()>,
     pub counters: Counters,
     /// Keys of which somebody wants to know whether they are written.
     pub watches: Registry,
+    /// What keys were, for snapshots.
+    pub versions: Versions,
 }
 
 /// What a writer counts of its own writes, and its sessions' reads.
@@ -271,7 +277,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         &self,
         by: By,
         key: &[u8],
-        hint: Hint,
+        hint: Hint<'_>,
         room: Room,
         mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<[Option<Ticket>; 2]> {
@@ -291,11 +297,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Hint::InBatch { .. } => 0,
         };
         let in_batch = matches!(hint, Hint::InBatch { .. });
-        let mut allowed = Allowed {
-            add: self.index_room.is_none() || in_batch || room != Room::Ordinary,
-            reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
-            blind: matches!(hint, Hint::Blind(_)) && self.spills(),
-        };
+        let add = self.index_room.is_none() || in_batch || room != Room::Ordinary;
+        let mut allowed = Allowed { add, ..Allowed::by(hint, self.spills()) };
         let spin = Spin::on(self.values.medium().memory());
         loop {
             let held = match in_batch {
@@ -345,10 +348,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         writer: usize,
         hash: u64,
         key: &[u8],
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
-        let (mut outcome, mut grown) = (Ok(Outcome::Done([None; 2])), 0);
+        let (mut outcome, mut grown, noted) = (Ok(Outcome::Done([None; 2])), 0, Cell::new(0));
         let guard = OfWriter::of(self);
         let (released, located) = (Cell::new(None), self.located(guard.get()));
         let change = |at: Option<u64>, lock: &BucketLock, changes: &mut Changes| {
@@ -363,7 +366,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
             let stamp = &mut [0; 8];
             let wanted = self.wanted(key, old, f, stamp);
-            if let Some(why) = self.withheld(held, (hash, key), allowed, old, &wanted) {
+            if let Some(why) = self.withheld(held, (hash, key), allowed, old, &wanted, &noted) {
                 outcome = Ok(why);
                 return (Entry::Keep, None);
             }
@@ -404,6 +407,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
         };
         let updated = self.index.update_then(hash, key, &located, change, then);
+        self.is_written((hash, key), noted.get());
         updated.map_err(|source| self.update_refused(&located, source))?;
         self.updated(writer, released.get(), grown);
         outcome
@@ -417,7 +421,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         at: Option<u64>,
         located: &Located<'_, M, I>,
         lock: &'l BucketLock,
-        allowed: Allowed,
+        allowed: Allowed<'_>,
     ) -> std::result::Result<Option<(u64, Item<'l>)>, NoOld> {
         if self.blind.are_some() && self.written_blind(hash, key).is_some() {
             return Err(if allowed.blind { NoOld::Blind(None) } else { NoOld::InTable });
@@ -435,7 +439,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         &self,
         met: &Outcome,
         key: (u64, &[u8]),
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         (wait, in_batch): (Wait, bool),
     ) -> Result<()> {
         let wait = if in_batch { Wait::ForRoom } else { wait };
@@ -560,34 +564,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     #[cold]
     pub fn untold(&self) -> Error {
         Error::Untold(self.values.stopped().unwrap_or_default().into())
-    }
-
-    /// Removes every key, durably on return.
-    pub fn clear(&self) -> Result<()> {
-        let _alone = lock(self.values.medium().memory(), &self.clearing);
-        self.relieve();
-        // In slabs a writer may be waiting for room while it keeps this from going on.
-        let _no_collection =
-            self.values.logs().map(|_| lock(self.values.medium().memory(), &self.collecting));
-        let guard = crossbeam_epoch::pin();
-        // While the index is cleared it does not go with the values: they are read if a crash comes.
-        let mut cleared = Ok(());
-        self.values.clear(&guard, || {
-            let _under_way = self.watches.clear();
-            self.blind.clear(self.values.medium().memory());
-            if let Err(source) = self.index.clear(&self.located(&guard)) {
-                // It names what is no more.
-                self.values.stop(format!("its index could not be cleared: {source}; open it anew"));
-                cleared = Err(self.index_refused(source));
-                return;
-            }
-            self.written.iter().for_each(|of| of.keys.store(0, Ordering::Relaxed));
-            // The allocation metadata does not say so any more either.
-            self.counters.expiries.store(false, Ordering::Relaxed);
-            cleared = self.clear_allocation();
-        })?;
-        cleared?;
-        Ok(self.values.set_index_mark(self.kept.as_ref().map_or(0, |kept| kept.file.marks[0]))?)
     }
 
     pub fn evicts(&self) -> bool {

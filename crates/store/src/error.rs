@@ -1,6 +1,7 @@
 //! What a map can answer instead of doing what it was asked.
 
 use std::path::PathBuf;
+use terrace_durable::DiskUse;
 
 /// An error of a map. Whatever it is, the map is unchanged by the call that returned it, unless
 /// it is [`Error::Medium`]: then the write may or may not survive.
@@ -98,13 +99,44 @@ pub enum Error {
     #[error("all {0} sessions of the table are in use; drop one first")]
     Sessions(usize),
     /// The disk has no room, or no more of it may be taken.
-    #[error("{path}: {}", full(*limit))]
+    #[error("{path}: {}", full(*limit, used.as_ref()))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
         /// Bytes that may be taken ([`MapOptions::disk_budget`](crate::MapOptions::disk_budget)), if it is not the disk
         /// itself that is full.
         limit: Option<u64>,
+        /// What logs take, what is free and what of it is for deletes, where that is counted.
+        used: Option<DiskUse>,
+    },
+    /// The snapshot has no more of this map; of other maps it has.
+    #[error("the snapshot has ended: {why}; open a new one")]
+    SnapshotEnded {
+        /// What ended it.
+        why: &'static str,
+    },
+    /// The snapshot is of another database.
+    #[error(
+        "the snapshot is of another database than the map: open one there (Database::snapshot, Map::snapshot)"
+    )]
+    NotOfDatabase,
+    /// Another transaction or write came first: nothing was written.
+    #[error(
+        "the key `{key}` was written since the transaction began: begin a new one and do it again, as Database::transaction \
+         does by itself"
+    )]
+    Conflict {
+        /// The key that was written, its beginning if it is long.
+        key: String,
+    },
+    /// After a crash there could be a part of these writes: nothing was written.
+    #[error(
+        "a transaction cannot write these together: {why}; write to one map with values in logs, and tell kinds of records \
+         apart by the beginning of their keys"
+    )]
+    NotTogether {
+        /// What keeps them apart.
+        why: &'static str,
     },
     /// A range was asked of a map whose keys are in no order.
     #[error("the map is a hash map without key order: open it with kind = \"ordered\" for ranges")]
@@ -163,12 +195,16 @@ pub enum Error {
     },
 }
 
-fn full(limit: Option<u64>) -> String {
+fn full(limit: Option<u64>, used: Option<&DiskUse>) -> String {
+    let used = used.map(|used| format!(" ({used})")).unwrap_or_default();
     match limit {
-        None => "the disk is full; reads go on, writes are refused until there is space".into(),
+        None => format!(
+            "the disk is full{used}; reads go on, writes are refused until there is space: delete keys, or free space on \
+             that disk"
+        ),
         Some(limit) => format!(
-            "disk_budget is spent: of the {limit} bytes that may be taken the last are for deletes; reads go on, writes are \
-             refused until keys are deleted, or it is raised"
+            "disk_budget is spent{used}: of the {limit} bytes that may be taken the last are for deletes; reads go on, writes \
+             are refused until keys are deleted, or it is raised"
         ),
     }
 }
@@ -209,7 +245,7 @@ impl From<terrace_durable::Error> for Error {
     fn from(error: terrace_durable::Error) -> Error {
         use terrace_durable::Error as Below;
         match error {
-            Below::DiskFull { path, limit } => Error::DiskFull { path, limit },
+            Below::DiskFull { path, limit, used } => Error::DiskFull { path, limit, used },
             Below::NoRoom { used, limit } => Error::OutOfMemory { used, budget: limit },
             Below::Stopped(reason) => Error::ReadOnly(reason),
             other => Error::Medium(other),

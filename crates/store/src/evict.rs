@@ -128,17 +128,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 let Ok(item) = slabs.item(location, &guard) else { continue };
                 let hash = hash_key(self.seed, item.key);
                 let located = self.located(&guard);
+                let mut noted = 0;
                 let gone =
                     self.index.update_at(hash, item.key, location, &located, |_, changes| {
                         // As for a delete: gone from storage, then from the index.
-                        if self.watches.has_watchers() {
-                            self.watches.evicted(hash, item.key);
-                        }
+                        noted = self.evicting(hash, location, &item);
                         slabs.retire(location, changes);
                         self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                         self.record_keys(0, -1, changes);
                         Entry::Remove
                     });
+                self.is_written((hash, item.key), noted);
                 // An index in logs that has no room to forget it keeps it.
                 let gone = gone.unwrap_or(false);
                 if gone {

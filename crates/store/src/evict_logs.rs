@@ -89,18 +89,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             for (hash, location) in batch {
                 let item = logs.frozen(*location, guard).map_err(|damage| self.damaged(damage))?;
+                let mut noted = 0;
                 let forgotten =
                     self.index.update_at(*hash, item.key, *location, &located, |_, changes| {
                         if !item.tombstone {
-                            if self.watches.has_watchers() {
-                                self.watches.evicted(*hash, item.key);
-                            }
+                            noted = self.evicting(*hash, *location, &item);
                             self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                             self.record_keys(0, -1, changes);
                             self.counters.evicted.fetch_add(1, Ordering::Relaxed);
                         }
                         Entry::Remove
                     });
+                self.is_written((*hash, item.key), noted);
                 forgotten.map_err(|source| self.index_refused(source))?;
             }
         }

@@ -236,8 +236,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // A collector that waited for room would wait for itself.
             let mut held =
                 self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Anyway)?;
-            let (hash, allowed) =
-                (hash_key(self.seed, &key), Allowed { add: true, reserved: false, blind: false });
+            let (hash, allowed) = (
+                hash_key(self.seed, &key),
+                Allowed { add: true, reserved: false, blind: false, commit: None },
+            );
             let outcome = self.update_in(&mut held, COLLECTOR, hash, &key, allowed, &mut delete)?;
             is_gone &= !matches!(outcome, Outcome::Reserved);
             gone += usize::from(is_gone);

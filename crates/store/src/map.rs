@@ -12,13 +12,15 @@ use crate::options::Kind;
 use crate::pressure::{By, Wait};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
+use crate::scrub::ScrubStats;
 use crate::session::Session;
 use crate::stats::MapStats;
 use crate::watch::Watch;
 use std::sync::Arc;
-use terrace_durable::Values;
 use terrace_durable::item::NewItem;
+use terrace_durable::logs::Logs;
 use terrace_durable::values::Room;
+use terrace_durable::{DiskSpace, Values};
 use terrace_memory::{Memory, Native};
 
 pub(crate) use inner::Inner;
@@ -418,6 +420,36 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.close()
     }
 
+    /// What the file system has that the values in logs lie on; none where it does not tell, and of slabs.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert!(map.disk_space().is_some_and(|space| space.reserve_bytes > 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disk_space(&self) -> Option<DiskSpace> {
+        self.inner.engine.values.logs().and_then(Logs::disk_space)
+    }
+
+    /// Reads all closed logs from the disk, at once, and verifies them; a map does so by itself in the background, one
+    /// log a second. Damaged logs that memory still has are moved to another place on the disk; the others are in
+    /// [`ScrubStats`]. Reads nothing of a map whose values never leave memory: that was verified when it was opened.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// let found = map.scrub();
+    /// assert_eq!((found.damaged_logs, found.damage), (0, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Complexity
+    /// One pass over the value file.
+    pub fn scrub(&self) -> ScrubStats {
+        self.inner.engine.scrub_all()
+    }
+
     /// Sizes and counts.
     ///
     /// ```
@@ -468,7 +500,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     fn change<'c>(
         &self,
         key: &[u8],
-        hint: Hint,
+        hint: Hint<'_>,
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {

@@ -12,18 +12,21 @@ use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
+use crate::moments::Moments;
 use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
 use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::{Pressure, Readers};
 use crate::recover::{Opened, RecoveryReport};
+use crate::scrub::Scrub;
+use crate::versions::Versions;
 use crate::watch::Registry;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::values::SEGMENT_BYTES;
@@ -131,8 +134,8 @@ fn open_locked(
         domain: if plan.access.writes() { plan.domain } else { Domain::Eadr },
         ..spec.clone()
     });
-    let start_as = StartAs { durability: options.durability, when_full: options.when_full };
-    let disk = options.disk_budget.clone();
+    let start_as = StartAs::of(&options);
+    let disk = Arc::clone(&options.disk_budget);
     let opening = Opening { plan, start_as, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
     if let Place::Mirrored { node: Some(node) } = opening.plan.place {
@@ -149,9 +152,9 @@ fn open_locked(
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
     engine.begin_promise()?;
-    if let (Some(disk), Some(logs)) = (&disk, engine.values.logs()) {
+    if let Some(logs) = engine.values.logs() {
         // What a kill left to be replayed is taken in any case.
-        logs.bound_disk(disk);
+        logs.bound_disk(&disk);
     }
     let map = start(engine, recovery, lock);
     if opening.plan.access.writes() {
@@ -217,10 +220,17 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
 }
 
 /// What may change while a map is open, as it is at first.
-#[derive(Clone, Copy)]
 pub(crate) struct StartAs {
     durability: Durability,
     when_full: WhenFull,
+    moments: Arc<Moments>,
+}
+
+impl StartAs {
+    fn of(options: &MapOptions) -> StartAs {
+        let (durability, when_full) = (options.durability, options.when_full);
+        StartAs { durability, when_full, moments: Arc::clone(&options.moments) }
+    }
 }
 
 /// A map about to be opened.
@@ -242,7 +252,7 @@ impl<'a> Opening<'a> {
         budget: &'a Arc<Budget>,
     ) -> Result<Opening<'a>> {
         let plan = Plan::on(medium, options)?;
-        let start_as = StartAs { durability: options.durability, when_full: options.when_full };
+        let start_as = StartAs::of(options);
         Ok(Opening { plan, start_as, budget, has_threads: false, threads: 1 })
     }
 
@@ -329,7 +339,7 @@ impl<'a> Opening<'a> {
         index: Index<I>,
         seed: u64,
     ) -> Engine<M, I> {
-        let StartAs { durability, when_full } = self.start_as;
+        let StartAs { durability, when_full, ref moments } = self.start_as;
         let when_full = self.plan.when_full(when_full);
         Engine {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
@@ -353,8 +363,10 @@ impl<'a> Opening<'a> {
             clearing: Mutex::new(()),
             saving: Mutex::new(()),
             warmed_below: AtomicU64::new(0),
+            scrub: Scrub::new(),
             counters: Counters::default(),
             watches: Registry::default(),
+            versions: Versions::new(moments, self.budget, self.plan.kind == Kind::Ordered),
             durability: InForce::new(durability),
             switching: Mutex::new(()),
             plan: self.plan.clone(),
@@ -442,5 +454,10 @@ fn start<M: Memory, I: Memory>(
         cursors: Cursors::default(),
         lock: lock.take(),
     };
+    // What is only read does not change.
+    if inner.engine.plan.access.writes() {
+        let engine: Weak<Engine<M, I>> = Arc::downgrade(&inner.engine);
+        inner.engine.versions.moments().join(engine);
+    }
     Map { inner: Arc::new(inner) }
 }

@@ -1,9 +1,10 @@
 //! What a map is asked to be.
 
 use crate::laboratory::Laboratory;
+use crate::moments::Moments;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_durable::{Access, Flush};
+use terrace_durable::{Access, DiskBudget, Flush};
 use terrace_memory::profile::{Accesses, Keeping, MemoryCosts};
 use terrace_memory::{Budget, Domain};
 
@@ -104,10 +105,10 @@ pub struct MapOptions {
     pub index_tier: Option<IndexTier>,
     /// Bytes of memory the map may take, buffers counted in, and an index in no tier of its own.
     pub memory_budget_bytes: u64,
-    /// Bytes of the disk that logs may take, which maps may share; none: what there is. When they are spent, writes are
-    /// refused ([`Error::DiskFull`](crate::Error::DiskFull)); deletes, expiry and collection have a reserve. Not of
-    /// slabs.
-    pub disk_budget: Option<Arc<Budget>>,
+    /// Bytes of the disk that logs may take, which maps may share, or what the file system has but for a reserve, the
+    /// default. When they are spent, writes are refused ([`Error::DiskFull`](crate::Error::DiskFull)); deletes, expiry
+    /// and collection have the reserve. It may be changed at any time. Not of slabs.
+    pub disk_budget: Arc<DiskBudget>,
     /// What happens when the memory is spent.
     pub when_full: WhenFull,
     /// Current logs: writers that do not wait for one another. 0: one per processor.
@@ -125,6 +126,8 @@ pub struct MapOptions {
     /// The NUMA node that the memory of the values comes from; every node if none. Not where the
     /// directory's file is the memory.
     pub node: Option<u32>,
+    /// The clock of its snapshots. Maps that share one are seen at the same moment.
+    pub moments: Arc<Moments>,
     /// What experiments ask for beyond that; the product by default.
     pub laboratory: Laboratory,
 }
@@ -138,7 +141,8 @@ impl Default for MapOptions {
             persist: Persist::Auto,
             index_tier: None,
             memory_budget_bytes: 8 << 30,
-            disk_budget: None,
+            disk_budget: Arc::default(),
+            moments: Arc::default(),
             when_full: WhenFull::default(),
             writers: 0,
             costs: None,

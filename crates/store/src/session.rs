@@ -324,7 +324,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
     fn change<'c>(
         &mut self,
         key: &[u8],
-        hint: Hint,
+        hint: Hint<'_>,
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {

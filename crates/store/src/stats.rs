@@ -3,9 +3,10 @@
 use crate::engine::Stored;
 use crate::index::KeyIndex;
 use crate::map::Map;
+use crate::scrub::ScrubStats;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{AwayStats, Logs, SEGMENT_HEADER_BYTES, State};
+use terrace_durable::logs::{AwayStats, Logs, SEGMENT_HEADER_BYTES, SavedStats, State};
 use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
@@ -30,6 +31,10 @@ pub struct MapStats {
     pub disk_bytes: u64,
     /// What of the logs is on the disk alone; nothing but with [`WhenFull::Spill`](crate::WhenFull::Spill).
     pub away: AwayStats,
+    /// The saved index, and what the next opening would read beside it.
+    pub saved_index: SavedStats,
+    /// What reading the logs again, in the background, has found.
+    pub scrub: ScrubStats,
     /// The file of the redo log, where there is one.
     pub redo_log: Option<PathBuf>,
     /// Bytes that it takes on the disk.
@@ -52,6 +57,8 @@ pub struct MapStats {
     pub moved_bytes: u64,
     /// Keys evicted to make room.
     pub evicted: u64,
+    /// Bytes of older versions that are kept for snapshots.
+    pub snapshot_bytes: u64,
     /// Expired keys swept.
     pub expired: u64,
     /// Why the map takes no more writes, if it does not.
@@ -124,6 +131,11 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         index_bytes: engine.index.bytes(),
         disk_bytes: disk,
         away: values.logs().map(Logs::away_stats).unwrap_or_default(),
+        saved_index: match engine.plan.may_spill {
+            true => values.logs().map(Logs::saved_stats).unwrap_or_default(),
+            false => SavedStats::default(),
+        },
+        scrub: engine.scrub_stats(),
         redo_log,
         redo_log_bytes: redo_log_bytes.unwrap_or(0),
         bytes_written,
@@ -134,6 +146,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         collections: engine.counters.collected.load(Ordering::Relaxed),
         moved_bytes: engine.counters.moved_bytes.load(Ordering::Relaxed),
         evicted: engine.counters.evicted.load(Ordering::Relaxed),
+        snapshot_bytes: engine.versions.bytes(),
         expired: engine.counters.expired.load(Ordering::Relaxed),
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },

@@ -2,4 +2,4 @@
 //! (`tests/weak_memory` of the room `machine`).
 
 pub(crate) use parking_lot::{Condvar, Mutex};
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};

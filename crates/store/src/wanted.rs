@@ -2,15 +2,19 @@
 
 use crate::engine::{Change, Engine, Held, Value, is_live};
 use crate::error::Result;
+use crate::moments::Commit;
+use crate::versions::Older;
+use std::cell::Cell;
+use std::sync::Arc;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::Ticket;
-use terrace_durable::{NoItem, Writing};
+use terrace_durable::{NoItem, Values, Writing};
 use terrace_memory::Memory;
 
 /// How much room an update asks for before it knows what it writes.
 #[derive(Clone, Copy)]
-pub(crate) enum Hint {
+pub(crate) enum Hint<'b> {
     /// Room for a value of so many bytes.
     Bytes(usize),
     /// The same, for a change that does not ask what there was.
@@ -19,18 +23,36 @@ pub(crate) enum Hint {
     InBatch {
         /// Whether the keys it writes are reserved for it.
         is_reserved: bool,
+        /// The moment of all its writes, where somebody may want to know.
+        commit: Option<&'b Arc<Commit>>,
     },
 }
 
 /// What an update may do beside changing its key.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed {
+pub(crate) struct Allowed<'b> {
     /// Take another entry of the index also when its tier is spent.
     pub add: bool,
     /// Write keys that are reserved: they are for its batch.
     pub reserved: bool,
     /// Write a key without having read its older item from the disk.
     pub blind: bool,
+    /// The batch that it is part of, if that has a moment.
+    pub commit: Option<&'b Arc<Commit>>,
+}
+
+impl<'b> Allowed<'b> {
+    /// What a hint says; `spills`: whether the map has values that are on the disk alone.
+    pub fn by(hint: Hint<'b>, spills: bool) -> Allowed<'b> {
+        let none = Allowed { add: false, reserved: false, blind: false, commit: None };
+        match hint {
+            Hint::Bytes(_) => none,
+            Hint::Blind(_) => Allowed { blind: spills, ..none },
+            Hint::InBatch { is_reserved, commit } => {
+                Allowed { reserved: is_reserved, commit, ..none }
+            }
+        }
+    }
 }
 
 /// What is to become of a key.
@@ -97,23 +119,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// Tells whoever watches the key what is wanted. Returns why nothing is done, if so: a batch has reserved
-    /// the key, or there is no room, and a write that is refused is none.
+    /// Tells whoever watches the key what is wanted, and keeps what it is for snapshots, as `noted`. Returns why
+    /// nothing is done, if so: a batch has reserved the key, or there is no room, and a write that is refused is none.
     #[inline(always)]
     pub(crate) fn withheld(
         &self,
         held: &Held<'_, M>,
         key: (u64, &[u8]),
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         old: Option<(u64, Item<'_>)>,
         wanted: &Wanted<'_>,
+        noted: &Cell<u64>,
     ) -> Option<Outcome> {
         if !self.watches.has_watchers() {
             return None;
         }
         match wanted {
-            Wanted::Written(new) => self.withheld_from(held, key, allowed, old, Some(*new)),
-            Wanted::Removed => self.withheld_from(held, key, allowed, old, None),
+            Wanted::Written(new) => self.withheld_from(held, key, allowed, old, Some(*new), noted),
+            Wanted::Removed => self.withheld_from(held, key, allowed, old, None, noted),
             Wanted::Kept | Wanted::Nothing(_) => None,
         }
     }
@@ -126,9 +149,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         &self,
         held: &Held<'_, M>,
         (hash, key): (u64, &[u8]),
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         old: Option<(u64, Item<'_>)>,
         new: Option<NewItem<'_>>,
+        noted: &Cell<u64>,
     ) -> Option<Outcome> {
         // What removes an expired key is not seen.
         let is_written = new.is_some_and(|new| !new.tombstone);
@@ -144,7 +168,42 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             return Some(why);
         }
         let may_write = self.watches.may_write(hash, key, allowed.reserved);
+        if may_write && self.watches.are_versions_kept() {
+            let older = old.filter(|(_, item)| is_live(item));
+            let older = older.map(|(location, item)| self.older(location, &item));
+            let memory = self.values.medium().memory();
+            noted.set(self.versions.note(memory, (hash, key), older, allowed.commit));
+        }
         (!may_write).then_some(Outcome::Reserved)
+    }
+
+    /// A copy of an item for snapshots.
+    fn older(&self, location: u64, item: &Item<'_>) -> Older {
+        let Item { value, version, expires_at_ms, .. } = *item;
+        let ticket = self.values.undurable(location);
+        Older { bytes: value.into(), version, expires_at_ms, ticket }
+    }
+
+    /// A live key, whose lock the caller holds, is evicted: tells whoever watches it. The number of the note for
+    /// [`Engine::is_written`]; 0: there is none.
+    pub(crate) fn evicting(&self, hash: u64, location: u64, item: &Item<'_>) -> u64 {
+        if !self.watches.has_watchers() {
+            return 0;
+        }
+        self.watches.evicted(hash, item.key);
+        if !self.watches.are_versions_kept() {
+            return 0;
+        }
+        let older = self.older(location, item);
+        self.versions.note(self.values.medium().memory(), (hash, item.key), Some(older), None)
+    }
+
+    /// The index says what was noted, if it was.
+    #[inline(always)]
+    pub(crate) fn is_written(&self, key: (u64, &[u8]), noted: u64) {
+        if noted > 0 {
+            self.versions.written(self.values.medium().memory(), key, noted);
+        }
     }
 
     /// Why an item of so many bytes cannot be written, which takes another entry of the index if it `adds`.
@@ -152,7 +211,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub(crate) fn no_room(
         &self,
         held: &Held<'_, M>,
-        allowed: Allowed,
+        allowed: Allowed<'_>,
         adds: bool,
         bytes: usize,
     ) -> Option<Outcome> {

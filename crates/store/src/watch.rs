@@ -7,7 +7,7 @@
 
 mod registry;
 
-pub(crate) use registry::{Reads, Registry, Reservation};
+pub(crate) use registry::{HeldRanges, Reads, Registry, Reservation, Span, Taken, Use};
 
 use crate::engine::{Engine, Value};
 use crate::index::KeyIndex;
@@ -32,6 +32,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let hash = hash_key(self.seed, key);
             self.watches.read(reads, hash, key, || self.settle_watch(hash, key));
         }
+    }
+
+    /// As [`Registry::reserve_keys`]; on return whoever wrote one of them before, or is about to, is done.
+    pub fn reserve_keys<'a>(
+        &'a self,
+        keys: &[(&'a [u8], Use)],
+        own: Option<&HeldRanges<'_>>,
+    ) -> std::result::Result<Reservation<'a>, Taken<'a>> {
+        let hashed: Vec<_> =
+            keys.iter().map(|(key, used)| (hash_key(self.seed, key), *key, *used)).collect();
+        let reservation = self.watches.reserve_keys(hashed.iter().copied(), own)?;
+        hashed.iter().for_each(|(hash, key, _)| self.settle_watch(*hash, key));
+        Ok(reservation)
     }
 
     /// Forgets what a batch read.

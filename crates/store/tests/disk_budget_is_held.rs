@@ -5,22 +5,21 @@ use crate::adversary::in_memory;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use terrace_memory::Budget;
-use terrace_store::{Durability, Error, Map, MapOptions, Wait, WhenFull};
+use terrace_store::{DiskBudget, Durability, Error, Map, MapOptions, Wait, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 96 * MIB;
 const VALUE_BYTES: usize = 4000;
 
-fn open(dir: &Path, disk: &Arc<Budget>) -> Map {
+fn open(dir: &Path, disk: &Arc<DiskBudget>) -> Map {
     Map::open(dir, options(disk)).expect("open")
 }
 
-fn options(disk: &Arc<Budget>) -> MapOptions {
+fn options(disk: &Arc<DiskBudget>) -> MapOptions {
     MapOptions {
         durability: Durability::Interval(Duration::from_secs(1)),
         memory_budget_bytes: 48 * MIB,
-        disk_budget: Some(Arc::clone(disk)),
+        disk_budget: Arc::clone(disk),
         writers: 2,
         ..MapOptions::default()
     }
@@ -33,15 +32,16 @@ fn value(n: u64) -> Vec<u8> {
 }
 
 /// Writes new keys until one is refused; how many there are then.
-fn fill(map: &Map, from: u64, disk: &Budget) -> u64 {
+fn fill(map: &Map, from: u64, disk: &DiskBudget) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     for n in from.. {
         check(map, disk);
         assert!(Instant::now() < deadline, "not full after a minute: {:?}", map.stats());
         match map.put(&n.to_be_bytes(), &value(n)) {
             Ok(()) => {}
-            Err(Error::DiskFull { limit, path }) => {
+            Err(Error::DiskFull { limit, path, used }) => {
                 assert_eq!(limit, Some(DISK));
+                assert!(used.is_some_and(|used| used.used_bytes > DISK / 2), "{used:?}");
                 assert_eq!(path, map.medium().path());
                 return n;
             }
@@ -52,7 +52,7 @@ fn fill(map: &Map, from: u64, disk: &Budget) -> u64 {
 }
 
 #[track_caller]
-fn check(map: &Map, disk: &Budget) {
+fn check(map: &Map, disk: &DiskBudget) {
     let (used, taken) = (disk.used(), map.stats().disk_bytes);
     assert!(used <= DISK && taken <= DISK, "{} and {} MiB of 96", used / MIB, taken / MIB);
 }
@@ -65,7 +65,7 @@ fn check_values(map: &Map, keys: impl Iterator<Item = u64>) {
 
 #[test]
 fn writes_are_refused_at_the_bound_and_deletes_make_room() {
-    let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
+    let (dir, disk) = (in_memory(), Arc::new(DiskBudget::new(Some(DISK))));
     let map = open(dir.path(), &disk);
     let full = fill(&map, 0, &disk);
     assert!(full * VALUE_BYTES as u64 > DISK * 3 / 4, "refused after {full} values");
@@ -104,7 +104,7 @@ fn writes_are_refused_at_the_bound_and_deletes_make_room() {
 
 #[test]
 fn maps_that_share_a_bound_take_of_it_together_and_a_higher_one_lets_them_go_on() {
-    let (one, other, disk) = (in_memory(), in_memory(), Arc::new(Budget::new(DISK)));
+    let (one, other, disk) = (in_memory(), in_memory(), Arc::new(DiskBudget::new(Some(DISK))));
     let (one, other) = (open(one.path(), &disk), open(other.path(), &disk));
     for n in 0..10_000 {
         one.put(&u64::to_be_bytes(n), &value(n)).expect("room");
@@ -113,7 +113,7 @@ fn maps_that_share_a_bound_take_of_it_together_and_a_higher_one_lets_them_go_on(
     assert!(full < 14_000, "{full} beside 10,000 of the other map");
     let refused = (0..2000).find_map(|n| one.put(&u64::to_be_bytes(20_000 + n), &value(n)).err());
     assert!(matches!(refused, Some(Error::DiskFull { limit: Some(DISK), .. })), "{refused:?}");
-    disk.set_limit(2 * DISK);
+    disk.set_limit(Some(2 * DISK));
     for n in full..full + 5_000 {
         other.put(&n.to_be_bytes(), &value(n)).expect("the bound was raised");
     }
@@ -123,7 +123,7 @@ fn maps_that_share_a_bound_take_of_it_together_and_a_higher_one_lets_them_go_on(
 
 #[test]
 fn a_map_that_evicts_does_so_at_the_bound() {
-    let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
+    let (dir, disk) = (in_memory(), Arc::new(DiskBudget::new(Some(DISK))));
     let memory_budget_bytes = 4 * DISK;
     let evicts = MapOptions { memory_budget_bytes, when_full: WhenFull::Evict, ..options(&disk) };
     let map = Map::open(dir.path(), evicts).expect("open");
@@ -139,7 +139,7 @@ fn a_map_that_evicts_does_so_at_the_bound() {
 /// As when the bound is lowered in the configuration below what there is.
 #[test]
 fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
-    let (dir, endless) = (in_memory(), Arc::new(Budget::new(u64::MAX)));
+    let (dir, endless) = (in_memory(), Arc::new(DiskBudget::new(None)));
     let keys = 2 * DISK / VALUE_BYTES as u64;
     {
         let map = open(dir.path(), &endless);
@@ -148,7 +148,7 @@ fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
         }
         map.close().expect("close");
     }
-    let disk = Arc::new(Budget::new(DISK));
+    let disk = Arc::new(DiskBudget::new(Some(DISK)));
     let map = open(dir.path(), &disk);
     assert!(disk.used() > DISK * 3 / 2);
     check_values(&map, (0..keys).step_by(97));
@@ -171,7 +171,7 @@ fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
 /// makes no room on the disk.
 #[test]
 fn whoever_does_not_wait_is_told_at_the_bound() {
-    let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
+    let (dir, disk) = (in_memory(), Arc::new(DiskBudget::new(Some(DISK))));
     let map = open(dir.path(), &disk);
     let full = fill(&map, 0, &disk);
     let mut session = map.session();

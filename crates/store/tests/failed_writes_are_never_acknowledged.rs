@@ -201,10 +201,7 @@ fn when_the_disk_is_full() {
             assert!(written < 1_000, "40 MiB are never enough for that");
         };
         assert!(matches!(refused, Error::DiskFull { .. }), "{refused:?}");
-        assert!(
-            refused.to_string().contains("values.log") && written > 100,
-            "{refused} after {written}"
-        );
+        assert!(refused.to_string().contains("values.log"), "{refused}");
         // A log that was being made ready meanwhile may have come since: then there is room once more.
         let mut refusals = 0;
         while refusals < 3 {
@@ -215,6 +212,8 @@ fn when_the_disk_is_full() {
             }
             assert!(written < 1_000, "40 MiB are never enough for that");
         }
+        // A log at the least: the others may be what is kept for deletes, or was made ready for another writer.
+        assert!(written > 80, "{refused} after {written}");
         assert!((0..written).all(|key| read(&map, key) == Some(1)), "reads go on");
         assert_eq!(map.len(), written);
         std::fs::remove_file(&ballast).expect("space is freed");
@@ -301,7 +300,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
             assert!(written < 100_000, "a log of 4 MiB has room for more values than the index");
         };
         assert!(
-            matches!(&refused, Error::DiskFull { path, limit: None } if path.ends_with("index")),
+            matches!(&refused, Error::DiskFull { path, limit: None, .. } if path.ends_with("index")),
             "{refused:?}"
         );
         for _ in 0..20 {

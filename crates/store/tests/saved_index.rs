@@ -169,7 +169,7 @@ fn what_was_written_after_the_index_was_saved_is_found_beside_it() {
     drop(map);
     let map = open(crashed.path());
     // Five ninths of the keys, the logs that were open, and what was moved.
-    check_by_index(&map, KEYS * 3 / 4);
+    check_by_index(&map, KEYS * 4 / 5);
     check(&map, KEYS + 100, write);
     assert!(map.stats().dead_bytes.abs_diff(dead) < MIB, "{} of {dead}", map.stats().dead_bytes);
     // And once more, of what this one saved at its end.
@@ -324,7 +324,8 @@ fn a_damaged_value_is_told_to_whoever_reads_it_and_found_by_verifying() {
     let at = |session: &mut terrace_store::Session, n: u64| {
         session.get(&key(n), |value| value.location).expect("read").expect("there")
     };
-    let damaged = [3, KEYS / 2, KEYS - 1];
+    // The last log may be one that the saved index does not know, which an opening reads.
+    let damaged = [3, KEYS / 2, KEYS * 3 / 4];
     let places = damaged.map(|n| at(&mut session, n));
     drop(session);
     close(map);

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use keys::{KEYS, Key, MAP_KEYS, TIER_KEYS};
+pub use keys::{DISK_BUDGET_LEAST, KEYS, Key, MAP_KEYS, TIER_KEYS};
 pub use ledgers::{LEDGER_KEYS, LedgerConfig};
 pub use queues::{QUEUE_KEYS, QueueConfig};
 pub use server::{LimitsConfig, ServerConfig, TlsConfig};
@@ -33,8 +33,8 @@ pub use values::{format_size, nearest, parse_size};
 pub use words::{WORDS_KEYS, WordsConfig};
 
 use crate::database::Given;
-use terrace_memory::{Budget, ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
+use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
+use terrace_store::{DiskBudget, Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -56,7 +56,8 @@ pub struct Config {
     pub words: BTreeMap<String, WordsConfig>,
     /// Bytes of memory all maps may take together.
     pub memory_budget_bytes: u64,
-    /// Bytes of the disk that their values may take together, in logs; none: what there is.
+    /// Bytes of the disk that their values may take together, in logs; none: what the disk has, less a
+    /// reserve.
     pub disk_budget_bytes: Option<u64>,
     /// The persistence domain of the directory; never guessed upward.
     pub domain: Domain,
@@ -387,7 +388,7 @@ impl Config {
     pub fn options(&self) -> MapOptions {
         let base = MapOptions {
             memory_budget_bytes: self.memory_budget_bytes,
-            disk_budget: self.disk_budget_bytes.map(|bytes| Arc::new(Budget::new(bytes))),
+            disk_budget: Arc::new(DiskBudget::new(self.disk_budget_bytes)),
             domain: self.domain,
             ..MapOptions::default()
         };

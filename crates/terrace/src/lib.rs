@@ -27,9 +27,10 @@ pub use terrace_store::laboratory;
 pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
-    Access, Change, Cursor, Damage, Direction, Domain, Durability, Error, IndexTier, Kind, Map,
-    MapBuilder, MapOptions, MapStats, Persist, Popped, Procedure, Queue, QueueBuilder,
-    QueueOptions, QueueStats, Range, RecoveryReport, Result, Session, TornTail, Value, ValueDesign,
-    Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
+    Access, Change, Cursor, Damage, Direction, DiskBudget, DiskSpace, DiskUse, Domain, Durability,
+    Error, IndexTier, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment, Moments,
+    Persist, Popped, Procedure, Queue, QueueBuilder, QueueOptions, QueueStats, Range,
+    RecoveryReport, Result, Session, TornTail, Transaction, Value, ValueDesign, Wait, Watch,
+    WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;

@@ -7,6 +7,7 @@
 //! - [`history`] records what concurrent clients asked and were told, in one global order.
 //! - [`linearizability`] decides whether some sequential order explains such a history, and
 //!   [`linearizability::durable`] one with crashes, of any object.
+//! - [`isolation`] decides the same of transactions: snapshot isolation, or serializability.
 //! - [`crash`] remembers what was acknowledged before a kill and checks what recovery brought back.
 //! - [`window`] measures how old an acknowledged operation was that a power cut took.
 //! - [`system`] reads what the operating system says of this process: memory, I/O, processors.
@@ -19,6 +20,7 @@
 
 pub mod crash;
 pub mod history;
+pub mod isolation;
 pub mod linearizability;
 pub mod random;
 pub mod system;

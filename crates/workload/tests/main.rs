@@ -3,5 +3,6 @@
 
 mod crash_oracle_is_right;
 mod durable_linearizability;
+mod isolation_checker_is_right;
 mod linearizability_checker_is_right;
 mod ycsb_runs_and_finds_faults;

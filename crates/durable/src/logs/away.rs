@@ -76,6 +76,8 @@ pub struct AwayStats {
     pub fetched_bytes: u64,
     /// Bytes of copies of items, which are in memory.
     pub copied_bytes: u64,
+    /// Copies that went without having been asked for again: each was made in vain.
+    pub unused_copies: u64,
 }
 
 impl Away {
@@ -108,6 +110,7 @@ impl<M: Memory> Logs<M> {
             fetched: self.away.fetched.load(Ordering::Relaxed),
             fetched_bytes: self.away.fetched_bytes.load(Ordering::Relaxed),
             copied_bytes: self.copied_bytes(),
+            unused_copies: self.away.copies.unused(),
         }
     }
 

@@ -14,6 +14,8 @@ use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
+/// Copies that go are given back after so many were added, as far as nobody looks at them.
+const FLUSHED_TOGETHER: usize = 16;
 /// More is not read for an item before it is known to be longer.
 const USUAL_MOST: usize = 8 << 10;
 
@@ -88,7 +90,10 @@ impl<M: Memory> Logs<M> {
                 self.medium.read_apart(from, into).map_err(|error| at_offset(error, location))?;
                 self.count(into.len());
                 match self.examine(wanted, into, guard) {
-                    Examined::Kept => return Ok(()),
+                    Examined::Kept => {
+                        guard.flush();
+                        return Ok(());
+                    }
                     Examined::Longer(needed) => bytes = needed,
                     Examined::Damaged => return Err(self.damaged_on_disk(location)),
                 }
@@ -108,6 +113,7 @@ impl<M: Memory> Logs<M> {
             };
             let pieces: Vec<(u64, usize)> = wanted.iter().zip(&bytes).map(piece).collect();
             let mut longer = (Vec::new(), Vec::new());
+            let mut added = 0;
             self.medium.read_many(&pieces, &mut |number, found| {
                 let wanted = wanted[number];
                 // For each by itself: copies that are let go meanwhile need not stay.
@@ -117,7 +123,13 @@ impl<M: Memory> Logs<M> {
                     self.examine(wanted, found, &guard)
                 });
                 let error = match examined {
-                    Ok(Examined::Kept) => return,
+                    Ok(Examined::Kept) => {
+                        added += 1;
+                        if added % FLUSHED_TOGETHER == 0 {
+                            guard.flush();
+                        }
+                        return;
+                    }
                     Ok(Examined::Longer(needed)) => {
                         longer.0.push(wanted);
                         longer.1.push(needed - blocks_of(wanted.location).1);
@@ -190,7 +202,7 @@ impl<M: Memory> Logs<M> {
 }
 
 /// The error of the disk, with where it was met.
-fn at_offset(error: Error, offset: u64) -> Error {
+pub(super) fn at_offset(error: Error, offset: u64) -> Error {
     match error {
         Error::Io { path, source, .. } => Error::Unreadable { path, offset, source },
         other => other,

@@ -40,7 +40,9 @@ mod recover;
 mod redo;
 mod rows;
 mod saved;
+mod scrub;
 mod segment;
+mod survey;
 mod turns;
 
 pub use allocation::PAGE_BYTES;
@@ -51,20 +53,25 @@ pub use fault::Fault;
 #[cfg(any(test, feature = "faults"))]
 pub(crate) use fault::Faults;
 pub use fetch::Wanted;
+pub use item_cache::ItemCache;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;
 pub use saved::{PARAMETERS, Part, SavedIndex, SavedStats, Saving};
+pub use scrub::OnDisk;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
+use survey::Backlog;
+pub use survey::{SegmentView, short};
 
 use crate::allocation::AllocationPages;
+use crate::disk_budget::DiskBudget;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
 use crate::item::{self, BATCH_END_BYTES};
 use crate::medium::Medium;
 use crate::redo_log::{Left, Owed, RedoLog};
 use crate::superblock::{self, Checkpoint, MAX_OPEN, Rule, SavedAt, Shape};
+use crate::values::SEGMENT_BYTES;
 use crate::values::place::{Residents, segment_of, start_of};
 use crate::values::rows::Zeroed;
-use crate::values::{Residence, SEGMENT_BYTES};
 use appender::Writer;
 use away::Away;
 use commit_queue::CommitQueue;
@@ -77,10 +84,8 @@ use saved::Saved;
 use segment::RECOVERED;
 pub(crate) use segment::Segment;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Claim, Memory, Native, lab};
 
@@ -89,12 +94,6 @@ pub const COLLECTOR: usize = 0;
 /// Most writers, the collector included.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 1;
-
-/// So many short logs are made one.
-const SHORT_TOGETHER: usize = 4;
-
-/// How long a survey waits for a writer.
-const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Longest item in bytes that fits a log.
 pub const MAX_ITEM_BYTES: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - BATCH_END_BYTES;
@@ -119,8 +118,8 @@ pub struct Logs<M: Memory = Native> {
     next_sequence: AtomicU64,
     /// Logs below this sequence number hold items that nobody has verified since they were opened.
     unverified_below: AtomicU64,
-    /// Sealed segments that are at least half dead, when they were counted last.
-    backlog: AtomicI64,
+    /// How much there is to collect, as counted last: a [`Backlog`].
+    backlog: AtomicU8,
     /// Whether short logs are to be made one, when they were counted last.
     has_short: AtomicBool,
     /// Whether logs that are away are half expired, when they were counted last.
@@ -128,7 +127,7 @@ pub struct Logs<M: Memory = Native> {
     /// Whether the disk had no room for a segment when one was last asked for.
     is_disk_full: AtomicBool,
     /// How much of the disk they may take.
-    disk: OnceLock<Arc<Budget>>,
+    disk: OnceLock<Arc<DiskBudget>>,
     /// Logs opened since they were counted.
     uncounted: AtomicUsize,
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
@@ -200,7 +199,7 @@ impl<M: Memory> Logs<M> {
             next_sequence: AtomicU64::new(checkpoint.next_sequence),
             unverified_below: AtomicU64::new(0),
             frozen: Frozen::rows(count),
-            backlog: AtomicI64::new(0),
+            backlog: AtomicU8::new(Backlog::None as u8),
             has_short: AtomicBool::new(false),
             has_expired: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
@@ -296,10 +295,9 @@ impl<M: Memory> Logs<M> {
         self.dead.iter().map(|dead| of(dead)).sum()
     }
 
-    /// Whether enough segments are due to begin collecting, as counted last. The longer a segment waits the more of
-    /// it is dead and the less has to be moved; a sixteenth of all segments may wait.
+    /// Whether there is enough to collect, as counted last.
     pub fn has_backlog(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 16
+        self.backlog.load(Ordering::Relaxed) >= Backlog::Due as u8
     }
 
     /// Whether there are [`short`] logs to be made one, as counted last. No writer waits for that.
@@ -307,12 +305,11 @@ impl<M: Memory> Logs<M> {
         self.has_short.load(Ordering::Relaxed)
     }
 
-    /// Recounts the segments due for collection, and the short ones.
+    /// Recounts what is due for collection, and the short logs.
     pub fn recount_backlog(&self) {
         self.uncounted.store(0, Ordering::Relaxed);
         let views = self.survey();
-        let due = views.iter().filter(|v| v.is_due()).count();
-        self.backlog.store(due as i64, Ordering::Relaxed);
+        self.backlog.store(self.backlog_of(&views) as u8, Ordering::Relaxed);
         self.has_short.store(!short(&views).is_empty(), Ordering::Relaxed);
         let has_expired = views.iter().any(|v| v.state == State::Sealed && v.has_expired);
         self.has_expired.store(has_expired, Ordering::Relaxed);
@@ -335,45 +332,6 @@ impl<M: Memory> Logs<M> {
             .map(|s| self.segments[s as usize].sequence.load(Ordering::Relaxed))
             .min()
             .unwrap_or(u64::MAX)
-    }
-
-    /// Every segment that is in use: number, state, bytes in use, dead bytes, sequence number.
-    pub fn survey(&self) -> Vec<SegmentView> {
-        self.survey_with(&HashMap::new())
-    }
-
-    /// The same with the bytes in use of open ones, but of those whose writer is at work for long: nobody waits here
-    /// for one who may wait for him.
-    pub fn survey_exactly(&self) -> Vec<SegmentView> {
-        let tail = |writer: &CachePadded<ReentrantMutex<RefCell<Writer>>>| {
-            let lock = writer.try_lock_for(PATIENCE)?;
-            let writer = lock.try_borrow().ok()?;
-            Some((writer.segment, writer.tail))
-        };
-        self.survey_with(&self.writers.iter().filter_map(tail).collect())
-    }
-
-    fn survey_with(&self, tails: &HashMap<u32, u32>) -> Vec<SegmentView> {
-        let (fresh, now) = (self.lock_pool().fresh, item::now_ms());
-        let view = |number: u32| {
-            let segment = &self.segments[number as usize];
-            let end = match segment.end.load(Ordering::Relaxed) {
-                0 => tails.get(&number).copied().unwrap_or(0),
-                end => end,
-            };
-            SegmentView {
-                number,
-                state: segment.state(),
-                used_bytes: end.into(),
-                dead_bytes: self.dead_bytes(number),
-                sequence: segment.sequence.load(Ordering::Relaxed),
-                residence: segment.place.residence(),
-                has_expired: !segment.place.residence().is_resident
-                    && segment.half_expires_at_ms.load(Ordering::Relaxed) <= now,
-                is_of_collector: segment.origin.load(Ordering::Relaxed) as u8 == COLLECTOR as u8,
-            }
-        };
-        (1..fresh).map(view).filter(|v| v.state.is_of_log()).collect()
     }
 
     /// Segments that could be opened without growing the file.
@@ -465,7 +423,7 @@ impl<M: Memory> Logs<M> {
         f();
         let mut used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();
         used.retain(|s| self.segments[*s as usize].frees());
-        self.backlog.store(0, Ordering::Relaxed);
+        self.backlog.store(Backlog::None as u8, Ordering::Relaxed);
         self.away.deleted.lock().clear();
         // Whatever is saved next, nothing goes on from here.
         self.saved.lock().forget();
@@ -546,45 +504,4 @@ impl<M: Memory> Freed<'_, M> {
         });
         guard.flush();
     }
-}
-
-/// A segment as [`Logs::survey`] saw it.
-#[derive(Clone, Copy, Debug)]
-pub struct SegmentView {
-    /// Its number in the file.
-    pub number: u32,
-    /// What it is.
-    pub state: State,
-    /// Bytes in use; of an open one, unknown (0).
-    pub used_bytes: u64,
-    /// Bytes nobody points to.
-    pub dead_bytes: u64,
-    /// Its place in the order of opening.
-    pub sequence: u64,
-    /// Where it is.
-    pub residence: Residence,
-    /// Whether it is away, and half of it has expired.
-    pub has_expired: bool,
-    /// Whether the collector wrote it since the logs were opened.
-    pub is_of_collector: bool,
-}
-
-impl SegmentView {
-    /// Whether it is sealed and at least half dead.
-    pub fn is_due(&self) -> bool {
-        self.state == State::Sealed && self.dead_bytes * 2 >= self.used_bytes
-    }
-
-    /// Whether it was sealed before it was half full, as at the end of each process that wrote little.
-    fn is_short(&self) -> bool {
-        self.state == State::Sealed
-            && !self.is_due()
-            && self.used_bytes * 2 < u64::from(SEGMENT_BYTES)
-    }
-}
-
-/// Short logs, where these are many enough that moving them together gives back most of what they take.
-pub fn short(views: &[SegmentView]) -> Vec<SegmentView> {
-    let short: Vec<_> = views.iter().filter(|v| v.is_short()).copied().collect();
-    if short.len() < SHORT_TOGETHER { Vec::new() } else { short }
 }

@@ -1,5 +1,6 @@
 //! The pool of segments: where a log's next one comes from, and where freed ones go.
 
+use super::survey::Backlog;
 use super::{COLLECTOR, Logs, RECOVERED, SEGMENT_BYTES, start_of};
 use crate::error::{Error, Result};
 use crate::medium::BLOCK_BYTES;
@@ -71,41 +72,54 @@ impl<M: Memory> Logs<M> {
         let sequence = self.next_sequence.fetch_add(1, Ordering::AcqRel);
         drop(pool);
         if was_free {
-            self.make_whole(segment).inspect_err(|_| self.lock_pool().free.push(segment))?;
+            self.make_whole(segment, room).inspect_err(|_| self.lock_pool().free.push(segment))?;
         }
         Ok((segment, sequence))
     }
 
     /// Of a segment that was there when the map was opened a part may have no blocks ([`Logs::release_at_end`]).
     /// Nobody else has it.
-    fn make_whole(&self, segment: u32) -> Result<()> {
+    fn make_whole(&self, segment: u32, room: Room) -> Result<()> {
         let is_recovered =
             self.segments[segment as usize].origin.load(Ordering::Relaxed) == RECOVERED;
         if !is_recovered || self.medium.is_byte_addressable() {
             return Ok(());
+        }
+        if room == Room::Ordinary && self.needs_reserve(segment) {
+            self.is_disk_full.store(true, Ordering::Relaxed);
+            return Err(self.disk_full());
         }
         self.grow_file(segment)
     }
 
     /// A segment more than there are.
     fn grow_pool(&self, pool: &mut Pool, room: Room) -> Result<u32> {
-        self.take_disk(room)?;
-        self.grow_pool_on_disk(pool, room).inspect_err(|_| self.give_disk())
+        match self.take_disk(room) {
+            Ok(()) => self.grow_pool_on_disk(pool, room).inspect_err(|_| self.give_disk()),
+            Err(refused) => {
+                let at = self.with_blocks(&pool.released, RELEASED_TRIED).ok_or(refused)?;
+                self.take_disk_anyway();
+                self.take_released(pool, at, room).inspect_err(|_| self.give_disk())
+            }
+        }
+    }
+
+    /// One that was given back.
+    fn take_released(&self, pool: &mut Pool, at: usize, room: Room) -> Result<u32> {
+        self.grow_to(pool.released[at], room)?;
+        let segment = pool.released.swap_remove(at);
+        let place = &self.segments[segment as usize].place;
+        self.residents.add(place, |first| self.places(pool, first));
+        Ok(segment)
     }
 
     fn grow_pool_on_disk(&self, pool: &mut Pool, room: Room) -> Result<u32> {
         for tried in 1..=pool.released.len().min(RELEASED_TRIED) {
             let at = pool.released.len() - tried;
-            match self.grow_to(pool.released[at], room) {
-                Ok(()) => {
-                    let segment = pool.released.swap_remove(at);
-                    let place = &self.segments[segment as usize].place;
-                    self.residents.add(place, |first| self.places(pool, first));
-                    return Ok(segment);
-                }
+            match self.take_released(pool, at, room) {
                 // Another may have kept its blocks, as one that was found free at the start.
                 Err(Error::DiskFull { .. }) => {}
-                Err(other) => return Err(other),
+                other => return other,
             }
         }
         let segment = pool.fresh;
@@ -144,7 +158,7 @@ impl<M: Memory> Logs<M> {
 
     /// Whether more waits for the collector than may.
     fn is_behind(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.backlog_limit()
+        self.backlog.load(Ordering::Relaxed) >= Backlog::Behind as u8
     }
 
     /// Whether an ordinary writer that takes a segment finds room in memory.
@@ -246,12 +260,6 @@ impl<M: Memory> Logs<M> {
         Error::NoRoom { used: self.budget.used(), limit: self.budget.limit() }
     }
 
-    /// Segments that may wait for the collector before writers wait too: what bounds the space
-    /// that dead items take.
-    fn backlog_limit(&self) -> i64 {
-        (self.total_segments() / 11).max(2) as i64
-    }
-
     fn grow_to(&self, segment: u32, room: Room) -> Result<()> {
         let bytes = u64::from(SEGMENT_BYTES);
         if segment as usize >= self.segments.len() {
@@ -268,8 +276,9 @@ impl<M: Memory> Logs<M> {
 
     fn grow_file(&self, segment: u32) -> Result<()> {
         let grown = self.medium.grow(start_of(segment), SEGMENT_BYTES.into());
-        self.is_disk_full.store(matches!(grown, Err(Error::DiskFull { .. })), Ordering::Relaxed);
-        grown
+        let is_full = matches!(grown, Err(Error::DiskFull { .. }));
+        self.is_disk_full.store(is_full, Ordering::Relaxed);
+        if is_full { Err(self.disk_full_at(None)) } else { grown }
     }
 
     /// Makes up to `count` fresh segments ready ahead of need: memory committed, and the file's

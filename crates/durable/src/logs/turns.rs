@@ -1,10 +1,11 @@
 //! Locks and atomics of the logs, where threads may be scheduled by the memory below: [`lock`] and [`lab::step`].
 
+use super::Logs;
 use super::appender::Writer;
 use super::away::Leaving;
 use super::commit_queue::Lead;
 use super::pool::Pool;
-use super::{Logs, PATIENCE};
+use super::survey::PATIENCE;
 use crate::superblock::Checkpoint;
 use crate::sync::lock;
 use parking_lot::{MutexGuard, ReentrantMutexGuard};
@@ -19,6 +20,11 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub(super) fn lock_writer(&self, id: usize) -> Held<'_> {
         lock(self.medium.memory(), &*self.writers[id])
+    }
+
+    /// Whoever is writing when this is called is done on return.
+    pub fn await_writers(&self) {
+        (0..self.writers.len()).for_each(|id| drop(self.lock_writer(id)));
     }
 
     /// All of them, in the order of their numbers.

@@ -1,6 +1,7 @@
 //! Where a medium's contents are durable.
 
 use super::Blocks;
+use crate::disk_budget::DiskSpace;
 use crate::error::Result;
 use std::fmt::Debug;
 use std::path::Path;
@@ -58,6 +59,16 @@ pub trait Disk: Debug + Send + Sync {
     /// [`Error::DiskFull`](crate::Error::DiskFull) and its own; nothing is changed then that matters.
     fn grow(&self, _at: u64, _bytes: u64) -> Result<()> {
         Ok(())
+    }
+
+    /// How much room is left where it lies; none where that is not known.
+    fn space(&self) -> Option<DiskSpace> {
+        None
+    }
+
+    /// Whether it is known that growing `[at, at + bytes)` takes no room.
+    fn has_blocks(&self, _at: u64, _bytes: u64) -> bool {
+        false
     }
 
     /// Nobody needs `[at, at + bytes)` until it is grown again: it reads as zero then, or as it was.

@@ -1,6 +1,7 @@
 //! The file below a medium: its length and blocks, what is written to it and synced.
 
 use super::{BLOCK_BYTES, Disk, MediumSpec, folders, reads};
+use crate::disk_budget::DiskSpace;
 use crate::error::{Result, io_error};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -147,6 +148,20 @@ impl Disk for FileDisk {
         }
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
             .map_err(|e| io_error(&self.path, "allocate")(e.into()))
+    }
+
+    fn space(&self) -> Option<DiskSpace> {
+        let found = rustix::fs::fstatvfs(&self.file).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        DiskSpace::of(bytes(found.f_blocks), bytes(found.f_bavail))
+    }
+
+    /// What was allocated and never written may count as a hole: then this says no.
+    fn has_blocks(&self, at: u64, bytes: u64) -> bool {
+        match rustix::fs::seek(&self.file, SeekFrom::Hole(at)) {
+            Ok(hole) => hole >= at + bytes,
+            Err(_) => false,
+        }
     }
 
     fn release(&self, at: u64, bytes: u64) -> Result<()> {

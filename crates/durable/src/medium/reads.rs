@@ -16,11 +16,16 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::slice::from_raw_parts;
 
 /// Reads under way at once: from here on flash disks answer no faster.
 const READS: usize = 64;
+/// Buffers for each of them: what came is looked at while the next is read.
+const TURNS: usize = 2;
 /// Longer pieces are read by themselves, which takes longer than asking for them.
-const BUFFER_BYTES: usize = 32 << 10;
+const PIECE_MOST: usize = 32 << 10;
+/// Bytes of all buffers.
+const BUFFER_BYTES: usize = 2 << 20;
 /// Threads that stand in for a ring, and how many pieces each has at least.
 const THREADS: usize = 8;
 const PIECES_EACH: usize = 4;
@@ -74,20 +79,34 @@ pub(super) fn read_many(
 struct Ring {
     ring: IoUring,
     buffers: Blocks,
-    /// Which piece each buffer is for.
-    pieces: [usize; READS],
+    /// Where the first of them is, in a call; and the bytes of each, as long as the longest piece.
+    first: *mut u8,
+    each_bytes: usize,
+    /// Which piece is being read to each buffer.
+    asked: Vec<Option<usize>>,
     free: Vec<usize>,
+    under_way: usize,
 }
 
 impl Ring {
     fn new() -> io::Result<Box<Ring>> {
-        let ring = IoUring::new(READS as u32)?;
-        let buffers = Blocks::default();
-        Ok(Box::new(Ring { ring, buffers, pieces: [0; READS], free: (0..READS).collect() }))
+        // What is done for one thread's reads needs no interrupt of it. Kernels before 6.0 do not know of that.
+        let mut of_one = IoUring::builder();
+        of_one.setup_single_issuer().setup_coop_taskrun();
+        let ring = of_one.build(READS as u32).or_else(|_| IoUring::new(READS as u32))?;
+        let (buffers, asked, free) = (Blocks::default(), Vec::new(), Vec::new());
+        let first = std::ptr::null_mut();
+        Ok(Box::new(Ring { ring, buffers, first, each_bytes: 0, asked, free, under_way: 0 }))
     }
 
-    fn under_way(&self) -> usize {
-        READS - self.free.len()
+    /// Makes buffers for the longest of the pieces that are read together. Nothing is under way.
+    fn prepare(&mut self, pieces: &[(u64, usize)]) {
+        let together = pieces.iter().map(|piece| piece.1).filter(|bytes| *bytes <= PIECE_MOST);
+        self.each_bytes = together.max().unwrap_or(1).next_power_of_two();
+        let count = (BUFFER_BYTES / self.each_bytes).min(TURNS * READS).min(pieces.len());
+        self.first = self.buffers.of(count * self.each_bytes).as_mut_ptr();
+        self.asked = vec![None; count];
+        self.free = (0..count).collect();
     }
 
     /// Tells `each` of pieces that were read whole; the others are `left`. Whether the ring can be used again.
@@ -98,68 +117,89 @@ impl Ring {
         left: &mut Vec<usize>,
         each: &mut dyn FnMut(usize, Result<&[u8]>),
     ) -> bool {
+        self.prepare(pieces);
         let mut next = 0;
         let mut done: Vec<cqueue::Entry> = Vec::with_capacity(READS);
         loop {
-            while next < pieces.len() && !self.free.is_empty() {
-                match pieces[next].1 <= BUFFER_BYTES {
-                    true => self.ask(file, next, pieces[next]),
-                    false => left.push(next),
-                }
-                next += 1;
-            }
-            let under_way = self.under_way();
-            if under_way == 0 {
+            self.ask_for_more(file, pieces, &mut next, left);
+            if self.under_way == 0 {
                 return true;
             }
-            // Some go on while those that came are looked at.
-            match self.ring.submit_and_wait(under_way.div_ceil(2)) {
+            match self.ring.submit_and_wait(self.under_way.div_ceil(2)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    let is_asked = |buffer: &usize| !self.free.contains(buffer);
-                    left.extend((0..READS).filter(is_asked).map(|buffer| self.pieces[buffer]));
+                    left.extend(self.asked.iter().flatten());
                     left.extend(next..pieces.len());
                     return false;
                 }
             }
             done.extend(self.ring.completion());
+            self.under_way -= done.len();
+            // The disk goes on while what came is looked at. What is not submitted now is with the next.
+            self.ask_for_more(file, pieces, &mut next, left);
+            let _with_the_next = self.ring.submit();
             for entry in done.drain(..) {
                 let buffer = entry.user_data() as usize;
-                let number = self.pieces[buffer];
-                self.free.push(buffer);
+                let number = self.asked[buffer].take().expect("a buffer that was asked for");
                 let bytes = pieces[number].1;
                 match entry.result() == bytes as i32 {
-                    true => each(number, Ok(&self.buffer(buffer)[..bytes])),
+                    // SAFETY: a buffer of this call, as long as the piece, whose read is done; it is not asked for
+                    // before `each` is.
+                    true => each(number, Ok(unsafe { from_raw_parts(self.buffer(buffer), bytes) })),
                     false => left.push(number),
                 }
+                self.free.push(buffer);
             }
         }
     }
 
-    fn buffer(&mut self, number: usize) -> &mut [u8] {
-        let from = number * BUFFER_BYTES;
-        &mut self.buffers.of(READS * BUFFER_BYTES)[from..from + BUFFER_BYTES]
+    /// Asks for the next pieces, as far as there are buffers; those that are too long are `left`.
+    fn ask_for_more(
+        &mut self,
+        file: &File,
+        pieces: &[(u64, usize)],
+        next: &mut usize,
+        left: &mut Vec<usize>,
+    ) {
+        while let Some(piece) = pieces.get(*next)
+            && self.under_way < READS
+        {
+            if piece.1 > PIECE_MOST {
+                left.push(*next);
+            } else if let Some(buffer) = self.free.pop() {
+                self.ask(file, buffer, *next, *piece);
+            } else {
+                return;
+            }
+            *next += 1;
+        }
     }
 
-    fn ask(&mut self, file: &File, number: usize, (at, bytes): (u64, usize)) {
-        let buffer = self.free.pop().expect("asked by the caller");
-        self.pieces[buffer] = number;
-        let into = self.buffer(buffer).as_mut_ptr();
+    fn buffer(&self, number: usize) -> *mut u8 {
+        debug_assert!(number < self.asked.len());
+        // Within the buffers of this call.
+        self.first.wrapping_add(number * self.each_bytes)
+    }
+
+    fn ask(&mut self, file: &File, buffer: usize, number: usize, (at, bytes): (u64, usize)) {
+        self.asked[buffer] = Some(number);
+        self.under_way += 1;
+        let into = self.buffer(buffer);
         let read = opcode::Read::new(types::Fd(file.as_raw_fd()), into, bytes as u32)
             .offset(at)
             .build()
             .user_data(buffer as u64);
         // SAFETY: the file is open until all reads are done, and so long nobody else has the buffer, which is not
-        // dropped while reads are under way.
+        // dropped or moved while reads are under way: those of a call are made before its first read.
         let pushed = unsafe { self.ring.submission().push(&read) };
-        assert!(pushed.is_ok(), "a queue with as many entries as buffers");
+        assert!(pushed.is_ok(), "a queue with as many entries as reads under way");
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.under_way() > 0 {
+        if self.under_way > 0 {
             std::mem::forget(std::mem::take(&mut self.buffers));
         }
     }
@@ -173,7 +213,7 @@ fn side_by_side(
 ) {
     let mut first = 0;
     while first < pieces.len() {
-        let is_short = |piece: &&(u64, usize)| piece.1 <= BUFFER_BYTES;
+        let is_short = |piece: &&(u64, usize)| piece.1 <= PIECE_MOST;
         let short = pieces[first..].iter().take(THREADS * PIECES_EACH).take_while(is_short).count();
         if short == 0 {
             one_by_one(&pieces[first..=first], &mut |_, found| each(first, found), one);

@@ -3,6 +3,7 @@
 
 use super::Disk;
 use super::disk::one_by_one;
+use crate::disk_budget::DiskSpace;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::io;
@@ -232,6 +233,14 @@ impl Disk for Watched {
         self.disk.grow(at, bytes)?;
         self.watch.record(|| Event::Grow(at + bytes));
         Ok(())
+    }
+
+    fn space(&self) -> Option<DiskSpace> {
+        self.disk.space()
+    }
+
+    fn has_blocks(&self, at: u64, bytes: u64) -> bool {
+        self.disk.has_blocks(at, bytes)
     }
 
     fn release(&self, at: u64, bytes: u64) -> Result<()> {

@@ -85,13 +85,14 @@ impl RedoLog {
             chunks.free.push(chunk);
             return None;
         }
-        drop(chunks);
-        // No record yet, said before the head counts, which is one store.
+        // No record yet, said before the head counts, which is one store. All under the lock: another chunk is made
+        // once this one has a head, so that only the last may have none.
         self.store_outliving(lab, self.records_of(chunk), 0);
         compiler_fence(Ordering::SeqCst);
         let (at, head) = (self.start_of(chunk), Head { life, writer, is_used: true });
         self.store_outliving(lab, at, sealed(at, head.word()));
         compiler_fence(Ordering::SeqCst);
+        drop(chunks);
         Some(Taken { chunk, life })
     }
 

@@ -224,6 +224,39 @@ fn zeros_in_place_of_a_head_or_a_first_page_are_damage() {
     }
 }
 
+/// A process was killed when one thread had made a chunk, and another the next one, and the head of the first was not
+/// there yet: what it left was taken for damage, and the map did not open. Only the last may be without a head.
+#[test]
+fn a_chunk_has_a_head_before_the_next_is_made() {
+    for _ in 0..100 {
+        let fixture = Fixture::new();
+        let log = &fixture.log;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|writer| {
+                    scope.spawn(move || {
+                        for _ in 0..3 {
+                            let _taken = log.take(&nobody(), writer);
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    let made = log.load_sealed(MADE_AT).expect("intact") as u32;
+                    for chunk in 0..made.saturating_sub(1) {
+                        let head = log.load_sealed(log.start_of(chunk));
+                        assert!(head.is_some(), "chunk {chunk} of {made}");
+                    }
+                }
+            });
+            takers.into_iter().for_each(|taker| taker.join().expect("taken"));
+            is_over.store(true, Ordering::Release);
+        });
+    }
+}
+
 /// What was lost of a file, or the file itself, is missed in the boot that its checkpoint record names and beside the
 /// value file that it names; a copy, another boot and a record that names none go without.
 #[test]

@@ -184,6 +184,13 @@ impl<M: Memory> Slabs<M> {
         self.shared.pool.lock().fresh
     }
 
+    /// Whoever is writing when this is called is done on return.
+    pub fn await_writers(&self) {
+        for writer in &self.writers {
+            drop(crate::sync::lock(self.medium.memory(), &**writer));
+        }
+    }
+
     /// As [`LogsOrSlabs::settle_writers`](crate::LogsOrSlabs::settle_writers).
     pub fn settle_writers(&self) -> bool {
         for (id, writer) in self.writers.iter().enumerate() {

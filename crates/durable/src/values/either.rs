@@ -71,6 +71,11 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.writers())
     }
 
+    /// Whoever is writing when this is called is done on return; who has a batch open in this thread is not waited for.
+    pub fn await_writers(&self) {
+        either!(self, values => values.await_writers());
+    }
+
     /// As [`Logs::recover`] and [`Slabs::recover`].
     ///
     /// # Errors

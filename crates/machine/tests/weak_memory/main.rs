@@ -37,6 +37,9 @@ mod gate;
 #[path = "../../../index/src/latch.rs"]
 #[allow(dead_code)]
 mod latch;
+#[path = "../../../store/src/moments.rs"]
+#[allow(dead_code)]
+mod moments;
 
 #[path = "../../../store/src/watch/registry.rs"]
 #[allow(dead_code)]

@@ -6,6 +6,7 @@ use crate::epochs::Epochs;
 use crate::gate::Gate;
 use crate::keys::Keys;
 use crate::latch::{Latch, Seen};
+use crate::moments::{Commit, Moments};
 use crate::registry::{Reads, Registry};
 use crate::sync::{AtomicU64, LeftOut, Mutex, Ordering, does, explore};
 use crate::version_lock::{self, Look};
@@ -363,6 +364,50 @@ impl Key {
         });
         self.value.load(Ordering::Acquire)
     }
+}
+
+/// A key of which somebody keeps what it was.
+#[derive(Default)]
+struct Versioned {
+    value: AtomicU64,
+    /// The write that replaced 0.
+    written: Mutex<Option<Arc<Commit>>>,
+}
+
+/// One thread writes two keys as a batch, the other opens a snapshot and reads them, the first one twice.
+fn snapshot() {
+    let (moments, keys) = (Arc::<Moments>::default(), Arc::<[Versioned; 2]>::default());
+    let writer = {
+        let (moments, keys) = (Arc::clone(&moments), Arc::clone(&keys));
+        thread::spawn(move || {
+            let commit = Commit::of_batch();
+            if !does() {
+                commit.decide(&moments);
+            }
+            keys.iter().for_each(|key| *key.written.lock() = Some(Arc::clone(&commit)));
+            keys.iter().for_each(|key| key.value.store(1, Ordering::Release));
+            commit.decide(&moments);
+        })
+    };
+    let moment = moments.open();
+    let [first, second] = &*keys;
+    let told = [first, second, first].map(|key| {
+        let value = key.value.load(Ordering::Acquire);
+        let written = key.written.lock().clone();
+        if written.is_some_and(|commit| commit.is_after(moment.at())) { 0 } else { value }
+    });
+    assert!(told == [0; 3] || told == [1; 3], "{told:?}");
+    drop(moment);
+    writer.join().expect("it ends");
+}
+
+#[test]
+fn a_snapshot_has_all_of_a_batch_or_nothing() {
+    holds_but_not_without(LeftOut::Fences, snapshot);
+    assert!(
+        objection(LeftOut::Step, snapshot).is_some(),
+        "its moment is decided when it is written"
+    );
 }
 
 /// One thread reads a key, twice, and the other writes it: who finds two values is told that it was written.

@@ -118,6 +118,10 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().expect("no thread of a model panics and goes on")))
     }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Some(MutexGuard(Some(self.0.try_lock().ok()?)))
+    }
 }
 
 /// There but for the moment in which it is waited with.

@@ -9,6 +9,7 @@ use crate::resp::Args;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use terrace::config::DISK_BUDGET_LEAST;
 use terrace::memory::prestore;
 use terrace::{Durability, WhenFull};
 
@@ -190,6 +191,24 @@ fn set_clients_max<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'st
     will(move || shared.config.clients_max.store(clients, Relaxed))
 }
 
+/// Bytes, or that it is automatic.
+fn disk_budget(shared: &Shared) -> String {
+    let limit = shared.maps.database().disk_budget().limit();
+    limit.map_or_else(|| "auto".into(), |bytes| bytes.to_string())
+}
+
+/// Less than is used is no error: writes are refused, and deletes lead back.
+fn set_disk_budget<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
+    let limit = match text.eq_ignore_ascii_case("auto") {
+        true => None,
+        false => Some(memory(text)? as u64),
+    };
+    if limit.is_some_and(|bytes| bytes < DISK_BUDGET_LEAST) {
+        return Err("argument must be auto, or a memory value of at least 32mb");
+    }
+    will(move || shared.maps.set_disk_budget(limit))
+}
+
 static PARAMETERS: &[Parameter] = &[
     fixed("appendonly", |shared| yes_or_no(durability(shared) != "no")),
     open("appendfsync", |shared| durability(shared).into(), set_durability),
@@ -205,6 +224,7 @@ static PARAMETERS: &[Parameter] = &[
         let dir = shared.maps.database().dir();
         std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()).display().to_string()
     }),
+    open("disk-budget", disk_budget, set_disk_budget),
     fixed("io-threads", |shared| shared.loops.len().to_string()),
     open(
         "latency-monitor-threshold",

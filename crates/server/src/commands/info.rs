@@ -166,7 +166,17 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.away.fetched += stats.away.fetched;
         sum.away.fetched_bytes += stats.away.fetched_bytes;
         sum.blind_writes += stats.blind_writes;
+        sum.saved_index.segments += stats.saved_index.segments;
+        sum.saved_index.unknown_bytes += stats.saved_index.unknown_bytes;
+        sum.scrub.passes += stats.scrub.passes;
+        sum.scrub.logs += stats.scrub.logs;
+        sum.scrub.logs_done += stats.scrub.logs_done;
+        sum.scrub.intact_bytes += stats.scrub.intact_bytes;
+        sum.scrub.moved_logs += stats.scrub.moved_logs;
+        sum.scrub.damaged_logs += stats.scrub.damaged_logs;
+        sum.scrub.damage = sum.scrub.damage.or(stats.scrub.damage);
         sum.away.copied_bytes += stats.away.copied_bytes;
+        sum.away.unused_copies += stats.away.unused_copies;
         sum.bytes_written += stats.bytes_written;
         sum.item_bytes_written += stats.item_bytes_written;
         sum.item_reads += stats.item_reads;
@@ -192,6 +202,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("used_memory_overhead", totals.index_bytes + buffers);
     lines.add("used_memory_index", totals.index_bytes);
     lines.add("used_memory_copies", totals.away.copied_bytes);
+    lines.add("unused_copies", totals.away.unused_copies);
     lines.add("spilled_bytes", totals.away.bytes());
     lines.add("spilled_reads", totals.away.fetched);
     lines.add("spilled_read_bytes", totals.away.fetched_bytes);
@@ -227,6 +238,18 @@ fn loading(shared: &Shared, lines: &mut Lines) {
     lines.add("loading_eta_seconds", format_args!("{eta_s:.0}"));
 }
 
+/// What may be taken of the disk, what is, and what is left.
+fn disk(shared: &Shared, lines: &mut Lines) {
+    let database = shared.maps.database();
+    let (budget, space) = (database.disk_budget(), database.disk_space());
+    lines.add("disk_budget", budget.limit().map_or("auto".into(), |bytes| bytes.to_string()));
+    lines.add("disk_used", budget.used());
+    // Writes are refused until deletes have led back.
+    lines.add("disk_over_budget", budget.excess());
+    lines.add("disk_free", space.map_or(0, |space| space.free_bytes));
+    lines.add("disk_reserve", budget.reserve_bytes(space));
+}
+
 fn persistence(shared: &Shared, lines: &mut Lines) {
     let totals = totals(shared);
     lines.add("loading", 0);
@@ -242,9 +265,16 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     );
     lines.add("read_only", shared.maps.stopped().unwrap_or_else(|| "no".into()));
     lines.add("disk_bytes", totals.disk_bytes);
-    let disk = shared.maps.database().options().disk_budget.as_ref();
-    lines.add("disk_budget", disk.map_or(0, |disk| disk.limit()));
-    lines.add("disk_budget_used", disk.map_or(0, |disk| disk.used()));
+    disk(shared, lines);
+    lines.add("saved_index_bytes", totals.saved_index.bytes());
+    lines.add("saved_index_unknown_bytes", totals.saved_index.unknown_bytes);
+    lines.add("scrub_passes", totals.scrub.passes);
+    lines.add("scrub_logs", totals.scrub.logs);
+    lines.add("scrub_logs_done", totals.scrub.logs_done);
+    lines.add("scrub_intact_bytes", totals.scrub.intact_bytes);
+    lines.add("scrub_moved_logs", totals.scrub.moved_logs);
+    lines.add("scrub_damaged_logs", totals.scrub.damaged_logs);
+    lines.add("scrub_damage", totals.scrub.damage.as_deref().unwrap_or("none"));
     lines.add("redo_log_bytes", totals.redo_log_bytes);
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();

@@ -33,7 +33,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
 
     /// The writer of this thread: threads are spread over the writers in the order they come.
     #[inline(always)]
-    pub(super) fn my_writer(&self) -> usize {
+    pub(crate) fn my_writer(&self) -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);

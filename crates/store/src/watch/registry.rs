@@ -11,9 +11,21 @@
 //! that it read and those it writes, each by one compare-and-swap that fails if the key was written or
 //! another batch has it reserved; whoever writes a reserved key waits, holding nothing. A batch waits
 //! for no other while it has reservations, so none waits for ever.
+//!
+//! # Held ranges
+//! A serializable transaction that read ranges *holds* them until it is committed: nobody else writes into one
+//! meanwhile, also a key that was not there. It says so here, and then has each writer's lock for a moment: whoever had
+//! one before and did not know is done then. So it may not have one itself, and whoever waits for a range may not
+//! either.
 
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+#[path = "registry/ranges.rs"]
+mod ranges;
+
+pub(crate) use ranges::{HeldRanges, Span};
+
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use crossbeam_utils::CachePadded;
+use ranges::Ranges;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,11 +49,14 @@ type Shard = HashMap<Box<[u8]>, Watched>;
 
 /// The watched keys of a map.
 pub(crate) struct Registry {
-    /// Watchers of all keys.
+    /// Watchers of all keys, and one for snapshots.
     watchers: CachePadded<AtomicUsize>,
+    /// Whether what keys were is kept for snapshots.
+    keeps_versions: AtomicBool,
     shards: Box<[Mutex<Shard>]>,
     /// How often the map was cleared, times two; odd while it is. That writes no key by itself.
     clears: AtomicU64,
+    ranges: Ranges,
 }
 
 /// A map that is being cleared, until this is dropped.
@@ -56,7 +71,13 @@ impl Drop for Clearing<'_> {
 impl Default for Registry {
     fn default() -> Registry {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Registry { watchers: CachePadded::default(), shards, clears: AtomicU64::new(0) }
+        Registry {
+            watchers: CachePadded::default(),
+            keeps_versions: AtomicBool::new(false),
+            shards,
+            clears: AtomicU64::new(0),
+            ranges: Ranges::default(),
+        }
     }
 }
 
@@ -65,6 +86,27 @@ impl Registry {
     #[inline(always)]
     pub fn has_watchers(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) != 0
+    }
+
+    /// From here on what keys were is kept, or not any more. One caller at a time.
+    pub fn keep_versions(&self, are_kept: bool) {
+        if self.are_versions_kept() != are_kept {
+            self.keeps_versions.store(are_kept, Ordering::SeqCst);
+            match are_kept {
+                true => self.watchers.fetch_add(1, Ordering::SeqCst),
+                false => self.watchers.fetch_sub(1, Ordering::SeqCst),
+            };
+        }
+    }
+
+    /// Whether what keys were is kept. A writer asks while it holds its key's lock.
+    pub fn are_versions_kept(&self) -> bool {
+        self.keeps_versions.load(Ordering::SeqCst)
+    }
+
+    /// Whether the map is being cleared.
+    pub fn is_clearing(&self) -> bool {
+        !self.clears.load(Ordering::SeqCst).is_multiple_of(2)
     }
 
     /// Says that the map is being cleared, before the first of its keys is gone. No writer is held by anybody else.
@@ -113,10 +155,18 @@ impl Registry {
         }
     }
 
-    /// Counts a write of `key`, whose lock the caller holds. False: a batch has the key reserved, and
-    /// it is not the caller's; nothing may be written then.
+    /// Holds ranges until what is returned is dropped. The caller then has each writer's lock for a moment.
+    pub fn hold_ranges(&self, spans: Vec<Span>) -> HeldRanges<'_> {
+        self.ranges.hold(spans)
+    }
+
+    /// Counts a write of `key`, whose lock the caller holds. False: a batch has the key reserved, or holds a range with
+    /// it, and it is not the caller's; nothing may be written then.
     #[cold]
     pub fn may_write(&self, hash: u64, key: &[u8], is_mine: bool) -> bool {
+        if !is_mine && self.ranges.are_held_with(key, None) {
+            return false;
+        }
         let state = self.shard(hash).lock().get(key).map(|watched| Arc::clone(&watched.state));
         let counted = |state: &State| {
             let count = |state: u64| {
@@ -162,10 +212,6 @@ impl Registry {
     ) -> Option<Reservation<'a>> {
         // What is reserved so far is let go of if something is not to be had.
         let mut reservation = Reservation { registry: self, read: Vec::new(), written: Vec::new() };
-        let reserved = |state: &State, seen: u64| {
-            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-            state.compare_exchange(seen, seen | RESERVED, success, failure).is_ok()
-        };
         if !reads.are_uncleared(self) {
             return None;
         }
@@ -176,18 +222,50 @@ impl Registry {
             }
             reservation.read.push(&read.state);
         }
-        for (hash, key) in written.filter(|(_, key)| !reads.keys.contains_key(*key)) {
-            let state = self.join(hash, key);
-            let unreserved = state.load(Ordering::Acquire) & !RESERVED;
-            let is_reserved = reserved(&state, unreserved);
-            if !is_reserved {
-                self.leave(hash, key);
+        for (hash, key) in written {
+            let was_read = reads.keys.contains_key(key);
+            if self.ranges.are_held_with(key, None) || !was_read && !reservation.add(hash, key) {
                 return None;
             }
-            reservation.written.push((hash, key, state));
         }
         Some(reservation)
     }
+
+    /// Reserves keys for who has read none of them under watch, in an order that all callers have in common; `own`
+    /// ranges are no hindrance. The caller has a writer of the map if any of them is to be written.
+    ///
+    /// # Errors
+    /// Which is not to be had, and why. Nothing is reserved then.
+    pub(super) fn reserve_keys<'a>(
+        &'a self,
+        keys: impl Iterator<Item = (u64, &'a [u8], Use)>,
+        own: Option<&HeldRanges<'_>>,
+    ) -> Result<Reservation<'a>, Taken<'a>> {
+        let mut reservation = Reservation { registry: self, read: Vec::new(), written: Vec::new() };
+        for (hash, key, used) in keys {
+            if used == Use::Written && self.ranges.are_held_with(key, own) {
+                return Err(Taken { key, is_in_range: true });
+            }
+            if !reservation.add(hash, key) {
+                return Err(Taken { key, is_in_range: false });
+            }
+        }
+        Ok(reservation)
+    }
+}
+
+/// What a key is reserved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Written,
+}
+
+/// A key that cannot be reserved: another batch has it, or holds a range that it is in.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    pub key: &'a [u8],
+    pub is_in_range: bool,
 }
 
 /// The keys that a batch read, and what they were then.
@@ -226,8 +304,28 @@ pub(crate) struct Reservation<'a> {
     registry: &'a Registry,
     /// Those that it read.
     read: Vec<&'a State>,
-    /// Those that it only writes.
+    /// Those that are not watched beside that.
     written: Vec<(u64, &'a [u8], State)>,
+}
+
+/// Reserves a key that was written no more than `seen` says.
+fn reserved(state: &State, seen: u64) -> bool {
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    state.compare_exchange(seen, seen | RESERVED, success, failure).is_ok()
+}
+
+impl<'a> Reservation<'a> {
+    /// False: another batch has it reserved.
+    fn add(&mut self, hash: u64, key: &'a [u8]) -> bool {
+        let state = self.registry.join(hash, key);
+        let unreserved = state.load(Ordering::Acquire) & !RESERVED;
+        if !reserved(&state, unreserved) {
+            self.registry.leave(hash, key);
+            return false;
+        }
+        self.written.push((hash, key, state));
+        true
+    }
 }
 
 impl Drop for Reservation<'_> {

@@ -192,6 +192,13 @@ fn tombstones_collected_with_what_they_shadow() -> usize {
     }
     map.close().expect("close");
     let events = map.medium().trace();
+    if std::env::var_os("DUMP").is_some() {
+        let told: Vec<String> = events.iter().map(|e| match e {
+            Event::Write { at, bytes, .. } => format!("{}{}+{}", if is_header_of(e, true) {"ZERO "} else {"w"}, at / SEGMENT as u64, bytes.len()),
+            other => format!("{other:?}").chars().take(20).collect(),
+        }).collect();
+        eprintln!("{} {}", map.stats().collections, told[told.len().saturating_sub(40)..].join(" "));
+    }
     let mut pairs = 0;
     for (i, pair) in
         events.windows(2).enumerate().filter(|(_, pair)| pair.iter().all(|e| is_header_of(e, true)))

@@ -5,7 +5,7 @@ use crate::adversary::{file_of, in_memory, value_of};
 use std::os::unix::fs::FileExt;
 use terrace_store::{Error, Map};
 
-fn flip(map: &Map, at: u64) {
+pub fn flip(map: &Map, at: u64) {
     let file = std::fs::File::options().read(true).write(true).open(map.medium().path());
     let file = file.expect("the value file");
     let mut byte = [0];

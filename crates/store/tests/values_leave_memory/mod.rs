@@ -7,6 +7,7 @@ mod five_times_the_budget;
 mod many_threads;
 mod operations;
 mod reopening;
+mod scrub;
 mod space;
 mod switching;
 

@@ -16,6 +16,9 @@ pub struct Key<T> {
     pub(super) set: fn(&mut T, &str) -> Result<(), String>,
 }
 
+/// The least `disk_budget`: less would not leave a reserve.
+pub const DISK_BUDGET_LEAST: u64 = 32 << 20;
+
 /// Settings of earlier versions, and what became of each. A file that has one goes on working: it does nothing.
 const RETIRED: [(&str, &str); 5] = [
     ("index", "`persist` and the machine profile choose the tree of an ordered map"),
@@ -232,11 +235,12 @@ pub const KEYS: &[Key<Config>] = &[
     ),
     key!(
         "disk_budget",
-        "off",
-        "disk for the values of all maps in logs; off: what the disk has. When it is spent writes are refused",
+        "auto",
+        "disk for the values of all maps in logs; auto: what the disk has, less a reserve. When it is spent writes are refused",
         |c, v| {
-            let size = |v| size_from(v, 32 << 20);
-            c.disk_budget_bytes = if v == "off" { None } else { Some(size(v)?) };
+            let size = |v| size_from(v, DISK_BUDGET_LEAST);
+            // `off` is what files of before there was an automatic one say.
+            c.disk_budget_bytes = if matches!(v, "auto" | "off") { None } else { Some(size(v)?) };
             Ok(())
         }
     ),

@@ -29,6 +29,10 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
             "terrace.toml:1: `durability`: `fsync` is not one of \"sync\", \"interval\" or \"none\"; \
              did you mean \"sync\"?",
         ),
+        (
+            "disk_budget = \"1 MiB\"",
+            "terrace.toml:1: `disk_budget`: `1 MiB` is too small; the least is 32 MiB",
+        ),
         ("port = 70000", "terrace.toml:1: `port`: `70000` is not a number from 0 to 65535"),
         (
             "memory_budget = \"8 gigs\"",
@@ -84,6 +88,16 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
     }
     let error = parse("a = ").expect_err("not TOML");
     assert!(error.starts_with("terrace.toml:1: not TOML"), "{error}");
+}
+
+#[test]
+fn the_disk_is_bounded_by_a_size_or_by_what_it_has() {
+    let limit = |text: &str| parse(text).map(|config| config.options().disk_budget.limit());
+    assert_eq!(limit(""), Ok(None), "automatic by default");
+    assert_eq!(limit("disk_budget = \"auto\""), Ok(None));
+    assert_eq!(limit("disk_budget = \"off\""), Ok(None), "as files of before say");
+    assert_eq!(limit("disk_budget = \"64 MiB\""), Ok(Some(64 << 20)));
+    assert!(limit("disk_budget = \"automatic\"").is_err());
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl<'db> MapOpener<'db> {
             node: share.node.or(options.node),
             index_tier: of_index.or(options.index_tier),
             // One for all maps, as the memory is.
-            disk_budget: database.options.disk_budget.clone(),
+            disk_budget: Arc::clone(&database.options.disk_budget),
             ..options
         };
         let folder = database.dir.join("maps").join(&name);

@@ -81,6 +81,13 @@ pub struct SavedStats {
     pub unknown_bytes: u64,
 }
 
+impl SavedStats {
+    /// Bytes that the saved index takes.
+    pub fn bytes(&self) -> u64 {
+        self.segments as u64 * u64::from(SEGMENT_BYTES)
+    }
+}
+
 /// A row: what is saved of a log that is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {

@@ -62,6 +62,8 @@ rows! {
     orangutan_equal,
     orangutan_speed,
     orangutan_skew,
+    snapkv_isolation,
     tier_larger,
     tier_open,
+    tier_policy,
 }

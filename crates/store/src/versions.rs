@@ -1,0 +1,293 @@
+//! What keys were before they were written, for as long as a snapshot needs it.
+//!
+//! # The protocol
+//! A writer that replaces what a key has, or adds a key, notes under the key's lock what it was, then has the index
+//! changed, and at the end *decides* the moment of its write: the clock's. All writes of a batch have one moment,
+//! decided when the last of them is in the index: so a snapshot sees all of them or none.
+//!
+//! A snapshot of moment `s` reads a key as anybody does, and then looks here: the first note that was made after `s`
+//! says what the key was. There is none: what was read is right. For a write that is not decided yet is of a later
+//! moment than `s`, because the clock was moved when the snapshot was opened; so that it stays so whatever its writer
+//! has read of the clock by then, whoever meets it undecided forbids it all moments up to its own.
+//!
+//! Nobody waits: neither readers for writers nor writers for snapshots.
+//!
+//! # What is kept
+//! Copies of what was replaced, on the map's budget. One note of a key for each moment at the most, and none that all
+//! open snapshots are later than. When they take more than their share of the budget, the snapshots of the map end
+//! ([`Error::SnapshotEnded`](crate::Error::SnapshotEnded)), as they do where keys are evicted, or the map is cleared.
+
+mod notes;
+
+use self::notes::Notes;
+use crate::error::{Error, Result};
+use crate::moments::{Commit, Moments};
+use crate::range::Range;
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use crossbeam_utils::CachePadded;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use terrace_durable::lock;
+use terrace_durable::values::Ticket;
+use terrace_memory::{Budget, Memory};
+
+const SHARDS: usize = 64;
+/// One in so many bytes of the budget may be for older versions,
+const SHARE: u64 = 4;
+/// and so many at least.
+const LEAST_BYTES: u64 = 4 << 20;
+/// What a note takes beside key and value, about.
+const NOTE_BYTES: usize = 192;
+
+/// What a key was.
+#[derive(Debug)]
+pub(crate) struct Older {
+    pub bytes: Box<[u8]>,
+    pub version: u64,
+    pub expires_at_ms: Option<u64>,
+    /// To be committed before it is told.
+    pub ticket: Option<Ticket>,
+}
+
+/// That a key was written, and what it was before; nothing: it was not there.
+struct Note {
+    number: u64,
+    commit: Arc<Commit>,
+    was: Option<Arc<Older>>,
+}
+
+impl Note {
+    fn bytes(&self, key: &[u8]) -> u64 {
+        (NOTE_BYTES + key.len() + self.was.as_ref().map_or(0, |was| was.bytes.len())) as u64
+    }
+}
+
+/// What the keys of a map were.
+pub(crate) struct Versions {
+    moments: Arc<Moments>,
+    budget: Arc<Budget>,
+    shards: Box<[CachePadded<Mutex<Notes>>]>,
+    notes: AtomicUsize,
+    bytes: AtomicU64,
+    numbers: AtomicU64,
+    /// What [`Versions::oldest`] was when all notes were looked at last.
+    swept_to: AtomicU64,
+    /// Snapshots of a moment below this have ended.
+    ended_below: AtomicU64,
+    why: Mutex<&'static str>,
+}
+
+impl Versions {
+    pub fn new(moments: &Arc<Moments>, budget: &Arc<Budget>, is_ordered: bool) -> Versions {
+        let shard = |_| CachePadded::new(Mutex::new(Notes::new(is_ordered)));
+        Versions {
+            moments: Arc::clone(moments),
+            budget: Arc::clone(budget),
+            shards: (0..SHARDS).map(shard).collect(),
+            notes: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
+            swept_to: AtomicU64::new(0),
+            ended_below: AtomicU64::new(0),
+            why: Mutex::new(""),
+        }
+    }
+
+    pub fn moments(&self) -> &Arc<Moments> {
+        &self.moments
+    }
+
+    /// Bytes of what is kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Notes> {
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// Notes what a key is, whose lock the caller holds, before it is written; the number of the note.
+    pub fn note(
+        &self,
+        memory: &impl Memory,
+        (hash, key): (u64, &[u8]),
+        was: Option<Older>,
+        batch: Option<&Arc<Commit>>,
+    ) -> u64 {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let commit = batch.map_or_else(Arc::default, Arc::clone);
+        let note = Note { number, commit, was: was.map(Arc::new) };
+        let bytes = note.bytes(key);
+        let mut shard = lock(memory, self.shard(hash));
+        match shard.get_mut(key) {
+            None => shard.insert(key, note),
+            Some(notes) => {
+                // Whoever wrote before has let the key's lock go, so its write is in the index, and is of an earlier
+                // moment.
+                if let Some(last) = notes.last().filter(|last| !last.commit.is_batch) {
+                    last.commit.decide(&self.moments);
+                }
+                notes.push(note);
+            }
+        }
+        self.notes.fetch_add(1, Ordering::SeqCst);
+        if shard.is_due() {
+            shard.retain(|key, notes| !self.thin_out(key, notes));
+        }
+        drop(shard);
+        self.budget.take_anyway(bytes);
+        let taken = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if taken > (self.budget.limit() / SHARE).max(LEAST_BYTES) {
+            self.end("older versions of its keys took more than a quarter of the memory budget");
+            self.sweep(memory);
+        }
+        number
+    }
+
+    /// The write with this note is in the index. What no snapshot needs of the key goes.
+    pub fn written(&self, memory: &impl Memory, (hash, key): (u64, &[u8]), number: u64) {
+        let mut shard = lock(memory, self.shard(hash));
+        let Some(notes) = shard.get_mut(key) else { return };
+        if let Some(note) = notes.iter().find(|note| note.number == number && !note.commit.is_batch)
+        {
+            note.commit.decide(&self.moments);
+        }
+        if self.thin_out(key, notes) {
+            shard.remove(key);
+        }
+    }
+
+    /// A batch that wrote the key has its moment: what no snapshot needs of the key goes.
+    pub fn thin(&self, memory: &impl Memory, (hash, key): (u64, &[u8])) {
+        let mut shard = lock(memory, self.shard(hash));
+        if shard.get_mut(key).is_some_and(|notes| self.thin_out(key, notes)) {
+            shard.remove(key);
+        }
+    }
+
+    /// Takes out what no snapshot needs; whether nothing is left. A snapshot needs the first note after its moment: so
+    /// of those of one moment the first, and none of a moment that all snapshots are at or beyond.
+    fn thin_out(&self, key: &[u8], notes: &mut Vec<Note>) -> bool {
+        let oldest = self.oldest();
+        let (mut before, mut gone, mut count) = (None, 0, 0);
+        notes.retain(|note| {
+            let decided = note.commit.decided();
+            let stays = decided.is_none_or(|at| at > oldest && before != Some(at));
+            before = decided;
+            if !stays {
+                gone += note.bytes(key);
+                count += 1;
+            }
+            stays
+        });
+        self.forget(count, gone);
+        notes.is_empty()
+    }
+
+    /// What was replaced at this moment or before is needed by nobody. A snapshot that has ended needs nothing.
+    fn oldest(&self) -> u64 {
+        self.moments.oldest().max(self.ended_below.load(Ordering::SeqCst))
+    }
+
+    fn forget(&self, count: usize, bytes: u64) {
+        if count > 0 {
+            self.notes.fetch_sub(count, Ordering::SeqCst);
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.budget.give(bytes);
+        }
+    }
+
+    /// Takes out what no snapshot needs of any key. Now and then.
+    pub fn sweep(&self, memory: &impl Memory) {
+        let oldest = self.oldest();
+        let is_news = self.swept_to.swap(oldest, Ordering::Relaxed) < oldest;
+        if is_news && self.notes.load(Ordering::Relaxed) > 0 {
+            for shard in &self.shards {
+                lock(memory, &**shard).retain(|key, notes| !self.thin_out(key, notes));
+            }
+        }
+    }
+
+    /// What the key was at this moment, if it was written since; to be asked after it was read.
+    pub fn at(
+        &self,
+        memory: &impl Memory,
+        (hash, key): (u64, &[u8]),
+        moment: u64,
+    ) -> Option<Option<Arc<Older>>> {
+        if self.notes.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let shard = lock(memory, self.shard(hash));
+        shard.get(key).and_then(|notes| first_after(notes, moment))
+    }
+
+    /// The same of all keys of a range that were written since, in the order of keys; to be asked after it was read. Of
+    /// a map that is not ordered, of all keys.
+    pub fn range_at(
+        &self,
+        memory: &impl Memory,
+        range: Range<'_>,
+        moment: u64,
+    ) -> BTreeMap<Box<[u8]>, Option<Arc<Older>>> {
+        let mut found = BTreeMap::new();
+        if self.notes.load(Ordering::SeqCst) == 0 || is_empty(range.from, range.to) {
+            return found;
+        }
+        for shard in &self.shards {
+            let shard = lock(memory, &**shard);
+            shard.each((range.from, range.to), |key, notes| {
+                found.extend(first_after(notes, moment).map(|was| (key.into(), was)));
+            });
+        }
+        found
+    }
+
+    /// The snapshots that are open have no more of this map.
+    pub fn end(&self, why: &'static str) {
+        *self.why.lock() = why;
+        self.ended_below.fetch_max(self.moments.now(), Ordering::SeqCst);
+    }
+
+    /// # Errors
+    /// [`Error::SnapshotEnded`], if a snapshot of this moment has no more of this map; to be asked after it was read.
+    pub fn check(&self, moment: u64) -> Result<()> {
+        match moment < self.ended_below.load(Ordering::SeqCst) {
+            true => Err(Error::SnapshotEnded { why: *self.why.lock() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets everything: no snapshot is open.
+    pub fn clear(&self, memory: &impl Memory) {
+        for shard in &self.shards {
+            lock(memory, &**shard).retain(|key, notes| {
+                self.forget(notes.len(), notes.iter().map(|note| note.bytes(key)).sum());
+                false
+            });
+        }
+    }
+}
+
+impl Drop for Versions {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes());
+    }
+}
+
+fn first_after(notes: &[Note], moment: u64) -> Option<Option<Arc<Older>>> {
+    notes.iter().find(|note| note.commit.is_after(moment)).map(|note| note.was.clone())
+}
+
+/// Whether no key can lie between them: the standard library's maps do not take such bounds.
+fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+    }
+}
