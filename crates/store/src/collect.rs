@@ -237,11 +237,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (was_due, room) = (!due.is_empty(), logs.room_for_copies());
         truncate_to_room(&mut due, room, logs.waiting_segments() > 0);
         if self.plan.may_spill {
-            // Each is brought back: as many as there is memory for, of which short ones take little.
+            // Those that are away are brought back: as many as there is memory for, of which short ones take little.
             let (mut bytes, most) = (0, self.budget.headroom() / 2);
             due.retain(|victim| {
                 let is_first = bytes == 0;
-                bytes += victim.used_bytes;
+                bytes += if victim.residence.is_resident { 0 } else { victim.used_bytes };
                 is_first || bytes <= most
             });
         }
