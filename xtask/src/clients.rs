@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const PYTHON_CLIENT: &str = "redis==5.2.1";
+/// `limits` is what Flask-Limiter counts with.
+const PYTHON_CLIENTS: [&str; 2] = ["redis==5.2.1", "limits==4.0.1"];
 
 /// `terrace serve` on a fresh directory and a free port; gone with its directory when dropped.
 struct Server {
@@ -56,7 +57,7 @@ pub fn python(root: &Path) -> Result<Option<String>, String> {
     let python = venv.join("bin/python");
     let installed = |python: &Path| {
         Command::new(python)
-            .args(["-c", "import redis"])
+            .args(["-c", "import redis, limits"])
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|s| s.success())
@@ -64,7 +65,7 @@ pub fn python(root: &Path) -> Result<Option<String>, String> {
     if !installed(&python) {
         run(Command::new("python3").args(["-m", "venv"]).arg(&venv))
             .map_err(|what| format!("{what}\nthe Python client needs the package python3-venv"))?;
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", PYTHON_CLIENT]))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PYTHON_CLIENTS))?;
     }
     let server = Server::start(root, "python")?;
     let script = root.join("tests/clients/python/client_test.py");

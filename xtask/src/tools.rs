@@ -70,9 +70,9 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         program: "g++",
         package: "g++",
-        needed_for: "pre-stores from C++",
+        needed_for: "the language of scripts, and pre-stores from C++",
         probe: &[],
-        optional: true,
+        optional: false,
     },
     Tool {
         program: "gfortran",

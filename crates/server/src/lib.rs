@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Threads: an acceptor, which spreads connections over the event loops; the event loops, one
-//! per core, which do everything else; and, if asked for, a small HTTP server for metrics. A
-//! request's way:
+//! per core, which do everything else; two workers, for scripts that take long; and, if asked for, a small HTTP server
+//! for metrics. A request's way:
 //!
 //! ```text
 //! socket -> [resp] parser -> [commands] table, handler -> engine session
@@ -25,6 +25,7 @@
 //! - `resp`: bytes to requests, replies to bytes; knows no command and no socket.
 //! - `commands`: what each command means; knows no socket and no loop.
 //! - `event_loop`: who is served when; knows GET and SET only as shapes worth a short way.
+//! - `scripts`: programs in Lua, and threads for those that take long.
 //! - `gate`: how a transaction on one loop keeps the other loops out.
 //! - `accept`, `tls`, `http`, `metrics`, `server`: the edges.
 //!
@@ -44,6 +45,8 @@
 //!   refused whole, and a transaction with `EXECABORT`.
 //! - MGET and EXISTS of several keys see each key as it was at some moment of the command; single
 //!   writes by other loops may fall between two of them. Inside a transaction they may not.
+//! - A script (EVAL) is a transaction, too, but others run while it does; it takes effect at its end or not at all, and
+//!   runs again where what it read was written meanwhile. One that fails, is killed or takes too long has done nothing.
 //! - WATCH notices every write of the key, one that sets the same value included, and every push to
 //!   and pop from the queue of that name; nothing else.
 //!
@@ -73,6 +76,7 @@ mod options;
 mod pause;
 mod queues;
 mod resp;
+mod scripts;
 mod server;
 mod sessions;
 mod shared;

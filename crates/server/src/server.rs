@@ -2,7 +2,7 @@
 
 use crate::options::{ServerError, ServerOptions};
 use crate::shared::{Addresses, Shared};
-use crate::{accept, event_loop, http};
+use crate::{accept, event_loop, http, scripts};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
@@ -66,6 +66,11 @@ impl Server {
         for id in 0..threads {
             server.spawn(format!("terrace-loop-{id}"), move |shared| {
                 event_loop::run(shared, id);
+            })?;
+        }
+        for worker in 0..scripts::WORKERS {
+            server.spawn(format!("terrace-script-{worker}"), move |shared| {
+                scripts::run(shared, threads + worker);
             })?;
         }
         server.spawn("terrace-accept".into(), move |shared| {

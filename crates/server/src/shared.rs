@@ -8,6 +8,7 @@ use crate::ledgers::Ledgers;
 use crate::options::{ServerError, ServerOptions};
 use crate::pause::Pause;
 use crate::queues::Queues;
+use crate::scripts::{Scripts, WORKERS};
 use crate::slowlog::{LatencyMonitor, SlowLog};
 use crate::stats::LoopStats;
 use crossbeam_utils::CachePadded;
@@ -288,6 +289,7 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     pub(crate) ledgers: Ledgers,
     pub(crate) gate: Gate,
+    pub(crate) scripts: Scripts,
     pub(crate) loops: Arc<[LoopHandle]>,
     pub(crate) clients: Clients,
     pub(crate) connected: AtomicUsize,
@@ -341,7 +343,8 @@ impl Shared {
             ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max),
             maps: Maps::new(database, options.databases, Arc::clone(&loops)),
             loading: Loading(AtomicBool::new(true)),
-            gate: Gate::new(threads),
+            gate: Gate::new(threads + WORKERS),
+            scripts: Scripts::default(),
             loops,
             clients: Clients::default(),
             connected: AtomicUsize::new(0),
@@ -404,7 +407,11 @@ impl Shared {
         self.stopping.store(true, SeqCst);
         self.acceptor_waker.wake();
         self.metrics_waker.wake();
-        self.loops.iter().for_each(|each| each.waker.wake());
+        self.scripts.workers.stop();
+        self.loops.iter().for_each(|each| {
+            each.tell_held();
+            each.waker.wake();
+        });
     }
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(SeqCst)

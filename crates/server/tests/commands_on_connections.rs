@@ -190,7 +190,7 @@ fn unsupported_commands_are_named_in_their_errors() {
         SADD l 1 !> -ERR SADD is not supported by Terrace: this server keeps strings and queues
         hset h f v !> -ERR HSET is not supported by Terrace: this server keeps strings and queues
         @2 SUBSCRIBE c !> -ERR SUBSCRIBE is not supported by Terrace: this server keeps strings and queues
-        EVAL x 0 !> -ERR EVAL is not supported by Terrace: there are no scripts*
+        FCALL x 0 !> -ERR FCALL is not supported by Terrace: there are no functions; EVAL and EVALSHA run scripts
         LOLWUT !> -ERR LOLWUT is not supported by Terrace
         SETBIT a 0 1 !> -ERR SETBIT is not supported by Terrace: strings are read and written by the byte*
         GETBIT a 0 !> -ERR GETBIT is not supported by Terrace: strings are read and written by the byte*

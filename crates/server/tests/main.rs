@@ -20,6 +20,7 @@ mod ordered;
 mod overload;
 mod pipelining;
 mod real_clients;
+mod scripts;
 mod server_commands;
 mod shutdown;
 mod side_by_side;

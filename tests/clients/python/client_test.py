@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import limits
 import redis
 
 PORT = int(sys.argv[1])
@@ -103,6 +104,63 @@ def transactions(r):
     assert r.get("shared") == b"200", "an update was lost between WATCH and EXEC"
 
 
+def locks(r):
+    lock = r.lock("lock", timeout=10)
+    assert lock.acquire()
+    other = r.lock("lock", timeout=10, blocking=False)
+    assert not other.acquire(), "two have one lock"
+    lock.extend(10)
+    assert 10 < r.ttl("lock") <= 20
+    lock.reacquire()
+    assert 0 < r.ttl("lock") <= 10
+    lock.release()
+    assert r.get("lock") is None
+    try:
+        lock.release()
+        raise AssertionError("what nobody has was released")
+    except redis.exceptions.LockError:
+        pass
+
+    held = []
+
+    def work():
+        mine = connect()
+        for _ in range(25):
+            with mine.lock("section", timeout=10):
+                held.append(1)
+                assert len(held) == 1, "two are in one section"
+                held.pop()
+                mine.incr("sections")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert r.get("sections") == b"100"
+
+
+def limiters(_):
+    storage = limits.storage.storage_from_string(f"redis://127.0.0.1:{PORT}")
+    limiter = limits.strategies.FixedWindowRateLimiter(storage)
+    three = limits.parse("3 per hour")
+    assert [limiter.hit(three, "ada") for _ in range(5)] == [True, True, True, False, False]
+    assert limiter.hit(three, "grace")
+    limiter.clear(three, "ada")
+    assert limiter.hit(three, "ada")
+
+
+def scripts(r):
+    add = r.register_script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+    assert add(keys=["added"], args=[5]) == 5
+    r.script_flush()
+    assert add(keys=["added"], args=[5]) == 10
+    with r.pipeline(transaction=True) as pipe:
+        add(keys=["added"], args=[1], client=pipe)
+        pipe.get("added")
+        assert pipe.execute() == [11, b"11"]
+
+
 def databases(r):
     other = connect(db=2)
     other.set("here", "2")
@@ -146,8 +204,8 @@ def main():
     r = connect()
     r.flushall()
     checks = [
-        strings, counters, expiry, pipelines, scans, transactions, databases, third_protocol,
-        introspection, errors,
+        strings, counters, expiry, pipelines, scans, transactions, locks, limiters, scripts, databases,
+        third_protocol, introspection, errors,
     ]
     failed = 0
     for check in checks:

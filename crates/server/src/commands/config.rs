@@ -6,6 +6,7 @@ use super::{Context, Failure, Outcome, help};
 use crate::glob;
 use crate::options::QUERY_BUFFER_BYTES_MAX;
 use crate::resp::Args;
+use crate::scripts;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -219,6 +220,7 @@ static PARAMETERS: &[Parameter] = &[
         |shared| shared.config.query_buffer_bytes_max.load(Relaxed).to_string(),
         set_query_limit,
     ),
+    fixed("busy-reply-threshold", |_| scripts::LONGEST.as_millis().to_string()),
     fixed("databases", |shared| shared.maps.count().to_string()),
     fixed("dir", |shared| {
         let dir = shared.maps.database().dir();

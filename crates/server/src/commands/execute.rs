@@ -1,9 +1,9 @@
 //! Runs one request: finds the command, checks what may keep it from running, runs it.
 
-use super::transactions;
 use super::{
     Client, Close, Command, Context, Failure, Handler, flag, subcommands, table, unsupported,
 };
+use super::{scripts, transactions};
 use crate::clients::Waits;
 use crate::event_loop::{Core, FETCHES};
 use crate::gate::Turn;
@@ -41,12 +41,27 @@ pub(crate) enum Went {
 }
 
 /// A command of a transaction that ran.
-pub(super) struct Ran {
+pub(crate) struct Ran {
     command: usize,
     error: Option<String>,
     /// What it needs is read from the disk.
     pub(super) is_fetching: bool,
     took: Duration,
+}
+
+impl Ran {
+    pub(super) fn count_in(self, stats: &LoopStats) {
+        count(stats, self.command, 1, u64::from(self.error.is_some()), self.took);
+        self.error.iter().for_each(|text| stats.error(text));
+    }
+}
+
+fn count(stats: &LoopStats, command: usize, calls: u64, failures: u64, took: Duration) {
+    let stats = &stats.commands[command];
+    stats.ran(calls, took);
+    if failures > 0 {
+        stats.failed.add(failures);
+    }
 }
 
 impl Executor<'_, '_> {
@@ -218,6 +233,7 @@ impl Executor<'_, '_> {
                 }
             }
             Handler::Exec => transactions::exec(self, client, out),
+            Handler::Script => scripts::eval(self, client, out, command, args),
         };
         if let Err(Failure::Engine(waits @ (Error::Busy { .. } | Error::Fetching))) = &result {
             client.is_held = true;
@@ -270,6 +286,9 @@ impl Executor<'_, '_> {
         let result = match (command.handler, session) {
             (Handler::Server(handler), _) => handler(context, args),
             (Handler::Data(handler), Some(session)) => handler(context, session, args),
+            (Handler::Script, Some(session)) => {
+                scripts::eval_queued(context, session, command, args)
+            }
             _ => Err("ERR Command not allowed inside a transaction".into()),
         };
         let is_fetching = matches!(result, Err(Failure::Engine(Error::Fetching)));
@@ -282,8 +301,7 @@ impl Executor<'_, '_> {
     }
 
     pub(super) fn count_queued(&self, ran: Ran) {
-        self.count(ran.command, 1, u64::from(ran.error.is_some()), ran.took);
-        ran.error.iter().for_each(|text| self.stats.error(text));
+        ran.count_in(self.stats);
     }
 
     /// From here to the end of the turn no other loop runs a command.
@@ -322,11 +340,7 @@ impl Executor<'_, '_> {
     /// Counts `calls` of a command that took `took` together; so many of them failed, and their errors were
     /// counted.
     pub(crate) fn count(&self, command: usize, calls: u64, failures: u64, took: Duration) {
-        let stats = &self.stats.commands[command];
-        stats.ran(calls, took);
-        if failures > 0 {
-            stats.failed.add(failures);
-        }
+        count(self.stats, command, calls, failures, took);
     }
 
     /// Whether something that took this long is to be noted.

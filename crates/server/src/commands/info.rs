@@ -217,6 +217,9 @@ fn memory(shared: &Shared, lines: &mut Lines) {
         },
     );
     lines.add("mem_clients_normal", buffers);
+    let (scripts, script_bytes) = shared.scripts.known.totals();
+    lines.add("number_of_cached_scripts", scripts);
+    lines.add("used_memory_scripts", script_bytes);
     lines.add(
         "mem_fragmentation_ratio",
         format_args!("{:.2}", resident as f64 / used.max(1) as f64),
@@ -305,6 +308,9 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     );
     lines.add("expired_keys", totals.expired);
     lines.add("evicted_keys", totals.evicted);
+    let (running, waiting) = shared.scripts.workers.counts();
+    lines.add("long_scripts_running", running);
+    lines.add("long_scripts_waiting", waiting);
     lines.add("evicted_clients", shared.sum(|stats| stats.closed_for_memory.get()));
     lines.add("keyspace_hits", shared.sum(|stats| stats.key_hits.get()));
     lines.add("keyspace_misses", shared.sum(|stats| stats.key_misses.get()));

@@ -26,6 +26,7 @@ mod options;
 mod ordered;
 mod ranges;
 mod scan;
+mod scripts;
 mod strings;
 mod subcommands;
 mod table;
@@ -35,6 +36,7 @@ mod unsupported;
 use crate::clients::ClientInfo;
 use crate::event_loop::{Core, FETCHES};
 use crate::resp::{Args, Output};
+use crate::scripts::Given;
 use crate::shared::Shared;
 use crate::stats::LoopStats;
 use std::borrow::Cow;
@@ -42,8 +44,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace::{Session, Wait};
 
-pub(crate) use execute::{Executor, Went};
+pub(crate) use execute::{Executor, Ran, Went};
 pub(crate) use info::{resident_bytes, totals};
+pub(crate) use scripts::LongScripts;
 pub(crate) use table::{COMMANDS, count, get_index, name_of, set_index};
 pub(crate) use transactions::{Transaction, Watching};
 
@@ -84,6 +87,8 @@ pub(crate) struct Client {
     pub(crate) touched_apart: bool,
     /// Its request waits for an element of a queue, at most until then (milliseconds since the server started).
     pub(crate) waits_until_ms: Option<u64>,
+    /// Its script, which a worker runs.
+    pub(crate) script: Option<Given>,
     /// The command has not been executed: it is to be tried again.
     pub(crate) is_held: bool,
     /// It is, until there is memory for what it writes: what the engine said when that was missing first.
@@ -113,6 +118,7 @@ impl Client {
             touched: 0,
             touched_apart: false,
             waits_until_ms: None,
+            script: None,
             is_held: false,
             busy_since: None,
             fetches: 0,
@@ -248,6 +254,8 @@ pub(crate) enum Handler {
     Server(fn(&mut Context<'_>, Args<'_>) -> Outcome),
     /// Runs the queued transaction.
     Exec,
+    /// Runs a script.
+    Script,
 }
 
 /// When a command has to run alone.

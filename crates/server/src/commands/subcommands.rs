@@ -35,6 +35,8 @@ const MEMORY: &[Subcommand] =
     &[("doctor", 2), ("help", 2), ("malloc-stats", 2), ("purge", 2), ("stats", 2), ("usage", -3)];
 const OBJECT: &[Subcommand] =
     &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)];
+const SCRIPT: &[Subcommand] =
+    &[("exists", -3), ("flush", -2), ("help", 2), ("kill", 2), ("load", 3)];
 const SLOWLOG: &[Subcommand] = &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)];
 
 fn of(command: &str) -> &'static [Subcommand] {
@@ -45,6 +47,7 @@ fn of(command: &str) -> &'static [Subcommand] {
         "latency" => LATENCY,
         "memory" => MEMORY,
         "object" => OBJECT,
+        "script" => SCRIPT,
         "slowlog" => SLOWLOG,
         _ => &[],
     }

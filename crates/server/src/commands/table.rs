@@ -1,11 +1,11 @@
 //! The table of commands: the single source for dispatch, arity errors and COMMAND.
 
-use super::Handler::{Data, Exec, Server};
+use super::Handler::{Data, Exec, Script, Server};
 use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
-    info, introspect, keys, ledgers, lists, memory, multi, observe, ordered, ranges, scan, strings,
-    transactions,
+    info, introspect, keys, ledgers, lists, memory, multi, observe, ordered, ranges, scan, scripts,
+    strings, transactions,
 };
 use std::sync::LazyLock;
 
@@ -48,6 +48,7 @@ fn all() -> Vec<Command> {
     commands.extend(of_lists());
     commands.extend(of_ledgers());
     commands.extend(of_transactions());
+    commands.extend(of_scripts());
     commands.extend(of_connections());
     commands.extend(of_servers());
     for (index, command) in commands.iter_mut().enumerate() {
@@ -154,6 +155,17 @@ fn of_transactions() -> [Command; 5] {
         command("discard", 1, S | FAST | NO_SCRIPT | NOT_QUEUED, NO_KEYS, Server(transactions::discard)),
         command("watch", -2, S | FAST | NO_SCRIPT | NOT_QUEUED, ALL_KEYS, Data(transactions::watch)),
         command("unwatch", 1, S | FAST | NO_SCRIPT, NO_KEYS, Server(transactions::unwatch)),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_scripts() -> [Command; 5] {
+    [
+        command("eval", -3, WRITE | NO_SCRIPT, NO_KEYS, Script),
+        command("eval_ro", -3, READ | NO_SCRIPT, NO_KEYS, Script),
+        command("evalsha", -3, WRITE | NO_SCRIPT, NO_KEYS, Script),
+        command("evalsha_ro", -3, READ | NO_SCRIPT, NO_KEYS, Script),
+        command("script", -2, S | NO_SCRIPT, NO_KEYS, Server(scripts::script)),
     ]
 }
 

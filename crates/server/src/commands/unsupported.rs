@@ -20,10 +20,6 @@ const KNOWN: &[&str] = &[
     "bzpopmax",
     "bzpopmin",
     "dump",
-    "eval",
-    "eval_ro",
-    "evalsha",
-    "evalsha_ro",
     "failover",
     "fcall",
     "fcall_ro",
@@ -87,7 +83,6 @@ const KNOWN: &[&str] = &[
     "rpoplpush",
     "sadd",
     "scard",
-    "script",
     "sdiff",
     "sdiffstore",
     "setbit",
@@ -198,8 +193,7 @@ fn instead(name: &str) -> &'static str {
         "slaveof",
         "sync",
     ];
-    const SCRIPTS: &[&str] =
-        &["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"];
+    const FUNCTIONS: &[&str] = &["fcall", "fcall_ro", "function"];
     match name {
         _ if BITS.contains(&name) => {
             ": strings are read and written by the byte (GETRANGE, SETRANGE), not by the bit"
@@ -208,9 +202,7 @@ fn instead(name: &str) -> &'static str {
             ": lists are queues here, pushed to at one end and popped at the other (LPUSH, RPOP, BRPOP, RPUSH, LPOP, \
              BLPOP, LLEN)"
         }
-        _ if SCRIPTS.contains(&name) => {
-            ": there are no scripts; MULTI, EXEC and WATCH make several commands one"
-        }
+        _ if FUNCTIONS.contains(&name) => ": there are no functions; EVAL and EVALSHA run scripts",
         _ if TRANSFERS.contains(&name) => {
             ": values have no serialized form here; `terrace export` and `terrace import` move whole maps"
         }

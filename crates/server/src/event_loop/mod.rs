@@ -28,6 +28,7 @@ use crate::ledgers::LedgerTurn;
 use crate::pause::Paused;
 use crate::queues::QueueTurn;
 use crate::resp::Output;
+use crate::scripts::Machine;
 use crate::sessions::Sessions;
 use crate::shared::{LoopHandle, Message, Shared, unix_time};
 use batch::GetBatch;
@@ -80,9 +81,41 @@ pub(crate) struct Core {
     pub(crate) next_wait_ms: u64,
     /// State of a small random number generator.
     pub(crate) random: u64,
+    /// Runs scripts, once there was one.
+    pub(crate) machine: Option<Box<Machine>>,
 }
 
 impl Core {
+    pub(crate) fn new(shared: &Shared, id: usize) -> Core {
+        Core {
+            id,
+            limits: LoopLimits::new(shared),
+            now_ms: 0,
+            uptime_ms: 0,
+            paused: Paused::Nothing,
+            awaits_memory: false,
+            is_loading: shared.loading.is_on(),
+            others: Sessions::new(shared.maps.count()),
+            queues: QueueTurn::default(),
+            ledgers: LedgerTurn::default(),
+            next_wait_ms: u64::MAX,
+            random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
+            machine: None,
+        }
+    }
+
+    /// Looks at the clock, and at the limits if they have changed: whether they have.
+    pub(crate) fn look(&mut self, shared: &Shared) -> bool {
+        self.now_ms = unix_time().as_millis() as u64;
+        self.uptime_ms = shared.uptime_ms();
+        let has_changed = self.limits.generation != shared.config.generation();
+        if has_changed {
+            self.limits = LoopLimits::new(shared);
+            self.is_loading = shared.loading.is_on();
+        }
+        has_changed
+    }
+
     /// Whether commands run, whatever they are.
     #[inline(always)]
     pub(crate) fn takes_all(&self) -> bool {
@@ -130,20 +163,7 @@ pub(crate) fn run(shared: &Shared, id: usize) {
     let mut event_loop = EventLoop {
         shared,
         handle,
-        core: Core {
-            id,
-            limits: LoopLimits::new(shared),
-            now_ms: 0,
-            uptime_ms: 0,
-            paused: Paused::Nothing,
-            awaits_memory: false,
-            is_loading: shared.loading.is_on(),
-            others: Sessions::new(shared.maps.count()),
-            queues: QueueTurn::default(),
-            ledgers: LedgerTurn::default(),
-            next_wait_ms: u64::MAX,
-            random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
-        },
+        core: Core::new(shared, id),
         sessions: Sessions::new(shared.maps.count()),
         connections: Vec::new(),
         outputs: Vec::new(),
@@ -209,13 +229,9 @@ impl EventLoop<'_> {
     }
 
     fn start_turn(&mut self) {
-        self.core.now_ms = unix_time().as_millis() as u64;
-        self.core.uptime_ms = self.shared.uptime_ms();
-        if self.core.limits.generation != self.shared.config.generation() {
-            self.core.limits = LoopLimits::new(self.shared);
+        if self.core.look(self.shared) {
             let limit_bytes = self.core.limits.output_buffer_bytes;
             self.outputs.iter_mut().for_each(|out| out.set_limit_bytes(limit_bytes));
-            self.core.is_loading = self.shared.loading.is_on();
             self.close_beyond_buffers();
         }
         let paused = self.shared.pause.now(self.core.uptime_ms);
