@@ -150,7 +150,7 @@ fn scripts_by_their_hash() {
 #[test]
 fn scripts_that_read_only() {
     crate::common::script::run(
-        r#"
+        r##"
         SET a 1 => OK
         EVAL_RO "return redis.call('GET', 'a')" 0 => "1"
         EVAL_RO "return redis.call('SET', 'a', 2)" 0 => -ERR Write commands are not allowed from read-only scripts.*
@@ -159,7 +159,7 @@ fn scripts_that_read_only() {
         EVAL "#!lua\nreturn redis.call('SET', 'a', 2)" 0 => OK
         SCRIPT LOAD "return redis.call('GET', KEYS[1])" => "d3c21d0c2b9ca22f82737626a27bcaf5d288f99f"
         EVALSHA_RO d3c21d0c2b9ca22f82737626a27bcaf5d288f99f 1 a => "2"
-        "#,
+        "##,
     );
 }
 
@@ -194,7 +194,8 @@ fn ask(client: &mut Client<TcpStream>, arguments: &[&str]) -> String {
     client.call(arguments).to_string()
 }
 
-const ENDLESS: &str = "redis.call('SET', 'a', 2) while true do pcall(function() while true do end end) end";
+const ENDLESS: &str =
+    "redis.call('SET', 'a', 2) while true do pcall(function() while true do end end) end";
 
 #[test]
 fn a_script_without_end_holds_up_nobody_and_is_ended() {
@@ -208,7 +209,11 @@ fn a_script_without_end_holds_up_nobody_and_is_ended() {
     let mut killed = 0;
     while killed < 4 && started.elapsed() < Duration::from_secs(30) {
         let asked = Instant::now();
-        assert_eq!(ask(&mut client, &["GET", "a"]), "\"1\"", "what a script does is seen at its end");
+        assert_eq!(
+            ask(&mut client, &["GET", "a"]),
+            "\"1\"",
+            "what a script does is seen at its end"
+        );
         assert_eq!(ask(&mut client, &["INCR", "b"]).chars().next(), Some(':'));
         slowest = slowest.max(asked.elapsed());
         if started.elapsed() > Duration::from_millis(500) {
@@ -219,10 +224,16 @@ fn a_script_without_end_holds_up_nobody_and_is_ended() {
     }
     assert!(slowest < Duration::from_secs(1), "somebody waited {slowest:?}");
     for client in &mut waiting {
-        assert_eq!(client.reply().to_string(), "-ERR the script was killed; nothing of it has happened");
+        assert_eq!(
+            client.reply().to_string(),
+            "-ERR the script was killed; nothing of it has happened"
+        );
     }
     assert_eq!(ask(&mut client, &["GET", "a"]), "\"1\"");
-    assert_eq!(ask(&mut client, &["SCRIPT", "KILL"]), "-NOTBUSY No scripts in execution right now.");
+    assert_eq!(
+        ask(&mut client, &["SCRIPT", "KILL"]),
+        "-NOTBUSY No scripts in execution right now."
+    );
 }
 
 #[test]
