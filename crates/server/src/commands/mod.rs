@@ -145,6 +145,11 @@ impl Client {
         self.touched |= 1 << database;
     }
 
+    /// Whether it waits for an element of a queue, or for its script: until it goes, or that has come.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits_until_ms.is_some() || self.script.is_some()
+    }
+
     pub(crate) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes())
     }

@@ -222,7 +222,7 @@ impl Connection {
     /// A pause holds it back, or what its request waits for.
     pub(super) fn hold(&mut self) {
         self.held = true;
-        self.client.info.paused.store(self.client.waits_until_ms.is_none(), Relaxed);
+        self.client.info.paused.store(!self.client.waits(), Relaxed);
     }
 
     /// It may go on; whether it was held.
@@ -235,7 +235,7 @@ impl Connection {
     pub(super) fn wanted(&self, unsent: bool) -> EventFlags {
         let out = if unsent || self.wants_write() { EventFlags::OUT } else { EventFlags::empty() };
         match self.phase {
-            Phase::Open if self.client.waits_until_ms.is_some() => out | EventFlags::RDHUP,
+            Phase::Open if self.client.waits() => out | EventFlags::RDHUP,
             Phase::Open if self.held => out,
             Phase::Open => EventFlags::IN | out,
             Phase::Closing => out,

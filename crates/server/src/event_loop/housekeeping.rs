@@ -32,7 +32,7 @@ impl EventLoop<'_> {
                 exceeds(self.core.limits.stall_ms)
             }
             Phase::Open if connection.handshaking() => exceeds(Some(HANDSHAKE_MS)),
-            Phase::Open if connection.client.waits_until_ms.is_some() => false,
+            Phase::Open if connection.client.waits() => false,
             Phase::Open => exceeds(self.core.limits.idle_ms),
             Phase::Closing => exceeds(self.core.limits.stall_ms),
         };

@@ -285,10 +285,9 @@ impl EventLoop<'_> {
         woken
     }
 
-    /// Whether the connection waits for an element of a queue.
+    /// Whether the connection waits for an element of a queue, or for its script.
     fn is_waiting(&self, index: usize) -> bool {
-        let connection = self.connections[index].as_deref();
-        connection.is_some_and(|connection| connection.client.waits_until_ms.is_some())
+        self.connections[index].as_deref().is_some_and(|connection| connection.client.waits())
     }
 
     /// Reads once from a connection and executes what is complete.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const EVALUATED: usize = 500;
 /// Bytes that a script may have,
 const SCRIPT_BYTES: usize = 1 << 20;
-/// and those that were loaded together.
-const LOADED_BYTES: usize = 64 << 20;
+/// and those that were loaded together, or the others.
+const BYTES: usize = 64 << 20;
 
 /// A script.
 pub(crate) struct Script {
@@ -86,6 +86,7 @@ struct Scripts {
     by_sha: HashMap<Box<str>, Arc<Script>>,
     /// Those that no SCRIPT LOAD named, the oldest first.
     evaluated: VecDeque<Box<str>>,
+    evaluated_bytes: usize,
     loaded_bytes: usize,
 }
 
@@ -109,9 +110,13 @@ impl Known {
         }
         scripts.by_sha.insert(sha.clone(), Arc::clone(&script));
         scripts.evaluated.push_back(sha);
-        if scripts.evaluated.len() > EVALUATED {
+        scripts.evaluated_bytes += script.text.len();
+        while scripts.evaluated.len() > EVALUATED || scripts.evaluated_bytes > BYTES {
             let oldest = scripts.evaluated.pop_front();
-            oldest.and_then(|oldest| scripts.by_sha.remove(&oldest));
+            let Some(oldest) = oldest.and_then(|oldest| scripts.by_sha.remove(&oldest)) else {
+                break;
+            };
+            scripts.evaluated_bytes -= oldest.text.len();
         }
         Ok(script)
     }
@@ -125,14 +130,16 @@ impl Known {
         if known && place.is_none() {
             return Ok(script);
         }
-        if scripts.loaded_bytes + text.len() > LOADED_BYTES {
+        if scripts.loaded_bytes + script.text.len() > BYTES {
             return Err(format!(
-                "ERR the scripts that were loaded take {LOADED_BYTES} bytes, which is the limit: forget them with \
-                 SCRIPT FLUSH"
+                "ERR the scripts that were loaded take {BYTES} bytes, which is the limit: forget them with SCRIPT FLUSH"
             ));
         }
-        scripts.loaded_bytes += text.len();
-        place.and_then(|place| scripts.evaluated.remove(place));
+        scripts.loaded_bytes += script.text.len();
+        if let Some(place) = place {
+            scripts.evaluated.remove(place);
+            scripts.evaluated_bytes -= script.text.len();
+        }
         scripts.by_sha.insert(script.sha.clone(), Arc::clone(&script));
         Ok(script)
     }

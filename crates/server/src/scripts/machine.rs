@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What the machine takes at the most.
 const MEMORY_BYTES: usize = 64 << 20;
 /// When it takes so much after a script, what is not needed is given back at once.
-const LEFT_BYTES: usize = 4 << 20;
+const LEFT_BYTES: usize = 16 << 20;
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
 /// Loops and calls between two looks at the clock.
@@ -216,7 +216,15 @@ impl Machine {
     fn tidy(&mut self) {
         let _none = self.names.raw_set("KEYS", Value::Nil);
         let _none = self.names.raw_set("ARGV", Value::Nil);
+        if self.out.memory_bytes() > LEFT_BYTES {
+            self.out = Output::default();
+        }
         if self.lua.used_memory() > LEFT_BYTES {
+            let _kept = self.lua.gc_collect();
+        }
+        if self.lua.used_memory() > LEFT_BYTES {
+            // Scripts take it.
+            self.compiled.clear();
             let _kept = self.lua.gc_collect();
         }
     }
