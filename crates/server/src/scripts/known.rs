@@ -70,7 +70,10 @@ fn reads_only(line: &[u8]) -> Result<bool, String> {
 
 /// The SHA-1 of `text`, in hexadecimal.
 pub(crate) fn sha1_hex(text: &[u8]) -> Box<str> {
-    Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    Sha1::digest(text).iter().flat_map(digits).collect::<String>().into()
 }
 
 /// All scripts of a server.

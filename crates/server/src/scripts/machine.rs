@@ -276,7 +276,7 @@ impl Request {
             }
             self.spans.push((start, self.text.len() as u32));
         }
-        let none = "ERR Please specify at least one argument for this redis.call()";
+        let none = "ERR Please specify at least one argument for this redis lib call";
         if self.spans.is_empty() { Err(none) } else { Ok(()) }
     }
 }
