@@ -39,6 +39,8 @@ pub(crate) const BUCKETS: usize = 26;
 
 /// Codes of errors that are counted.
 const ERROR_CODES_MAX: usize = 128;
+/// What a code has at the most.
+const CODE_BYTES_MAX: usize = 32;
 
 /// What one loop knows about one command.
 #[derive(Default)]
@@ -104,7 +106,11 @@ impl LoopStats {
     /// Counts an error reply.
     pub(crate) fn error(&self, text: &str) {
         self.error_replies.add(1);
-        let code = text.split(' ').next().unwrap_or_default();
+        // A script may say anything.
+        let is_of_codes =
+            |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_code = |code: &&str| code.len() <= CODE_BYTES_MAX && code.bytes().all(is_of_codes);
+        let code = text.split(' ').next().filter(is_code).unwrap_or("ERR");
         let mut errors = self.errors.lock();
         if let Some(count) = errors.get_mut(code) {
             *count += 1;

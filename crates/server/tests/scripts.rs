@@ -33,6 +33,9 @@ fn replies_and_values() {
         EVAL "return cjson.encode({1, 'a', {b = true}})" 0 => "[1,\"a\",{\"b\":true}]"
         EVAL "return cjson.decode(ARGV[1]).a[2]" 0 "{\"a\":[1,\"two\"]}" => "two"
         EVAL "return tostring(cjson.decode('null') == cjson.null)" 0 => "true"
+        EVAL "local ok, e = pcall(cjson.decode, '[') return {tostring(ok), type(e)}" 0 => ["false", "string"]
+        EVAL "return string.rep('', 1e9)" 0 !> ""
+        EVAL "local t = {3, 1, 2} table.sort(t) return t" 0 => [:1, :2, :3]
         EVAL "local n = 0 for w in string.gmatch('one two', '%w+') do n = n + #w end return n" 0 => :6
         "#,
     );
@@ -137,6 +140,7 @@ fn scripts_by_their_hash() {
         EVAL "return 2" 0 => :2
         EVALSHA 7f923f79fe76194c868d7e1d0820de36700eb649 0 => :2
         SCRIPT LOAD "retur 1" => -ERR Error compiling script*
+        SCRIPT EXISTS 4a1b6d7a6a5a11ec8d6a6b9c5f7b0f1e4ad0d0aa => [:0]
         SCRIPT FLUSH => OK
         SCRIPT FLUSH ASYNC => OK
         SCRIPT FLUSH now => -ERR SCRIPT FLUSH only support SYNC|ASYNC option
@@ -242,7 +246,7 @@ fn a_script_that_takes_too_long_or_too_much_is_stopped() {
     let mut client = server.client();
     assert_eq!(
         ask(&mut client, &["EVAL", ENDLESS, "0"]),
-        "-ERR the script was stopped after 5000 ms; nothing of it has happened"
+        "-ERR the script took more than 5000 ms, or 100 ms where others wait for it; nothing of it has happened"
     );
     let greedy = "local t = {} for i = 1, 1e9 do t[i] = string.rep('x', 1000) .. i end";
     let told = ask(&mut client, &["EVAL", greedy, "0"]);
@@ -254,6 +258,11 @@ fn a_script_that_takes_too_long_or_too_much_is_stopped() {
         "local t = {} for i = 1, 100000 do t = {t} end return t",
         "local t = {} t[1] = t return cjson.encode(t)",
         "return cjson.decode(string.rep('[', 1000000))",
+        "local t = {} for i = 1, 90 do t = {t, t} end return t",
+        "local s, t = string.rep('x', 3e7), {} for i = 1, 40 do t[i] = s end return t",
+        "return table.move({}, 1, 2e9, 100)",
+        "return string.find(string.rep('a', 2e7), string.rep('a', 1e7) .. 'b', 1, true)",
+        "for i = 1, 1e9 do redis.call('GET', i) end",
     ] {
         let told = ask(&mut client, &["EVAL", hung, "0"]);
         assert!(told.starts_with("-ERR"), "{hung}: {told}");
@@ -263,10 +272,13 @@ fn a_script_that_takes_too_long_or_too_much_is_stopped() {
     ask(&mut client, &["EVAL", ENDLESS, "0"]);
     assert_eq!(
         ask(&mut client, &["EXEC"]),
-        "[-ERR the script was stopped after 100 ms; nothing of it has happened]"
+        "[-ERR the script took more than 5000 ms, or 100 ms where others wait for it; nothing of it has happened]"
     );
     assert_eq!(ask(&mut client, &["GET", "a"]), "nil");
     assert_eq!(ask(&mut client, &["EVAL", "return 1", "0"]), ":1");
+    // What a script calls its error is not counted as a code.
+    ask(&mut client, &["EVAL", "error({err = string.rep('x', 1000)})", "0"]);
+    assert!(!ask(&mut client, &["INFO", "errorstats"]).contains("xxx"));
 }
 
 #[test]

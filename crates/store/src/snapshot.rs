@@ -63,6 +63,7 @@ impl Then {
 /// An older version as a value, if it has not expired. It lies nowhere.
 fn value_of_older(older: &Older) -> Option<Value<'_>> {
     let Older { bytes, version, expires_at_ms, .. } = older;
+    let bytes = bytes.as_deref()?;
     let is_live = expires_at_ms.is_none_or(|at| at > now_ms());
     is_live.then_some(Value {
         bytes,
@@ -156,7 +157,9 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
             return Err(engine.untold());
         }
         engine.versions.check(self.moment.at())?;
-        seen.iter().try_for_each(|ticket| self.map.inner.settle(Some(*ticket)))
+        seen.iter().try_for_each(|ticket| self.map.inner.settle(Some(*ticket)))?;
+        // What the redo log had no room for has no ticket.
+        self.map.inner.settle(None)
     }
 
     /// The value of `key`, copied.

@@ -43,7 +43,8 @@ const NOTE_BYTES: usize = 192;
 /// What a key was.
 #[derive(Debug)]
 pub(crate) struct Older {
-    pub bytes: Box<[u8]>,
+    /// Nothing: it was deleted, which is not durable yet.
+    pub bytes: Option<Box<[u8]>>,
     pub version: u64,
     pub expires_at_ms: Option<u64>,
     /// To be committed before it is told.
@@ -59,7 +60,8 @@ struct Note {
 
 impl Note {
     fn bytes(&self, key: &[u8]) -> u64 {
-        (NOTE_BYTES + key.len() + self.was.as_ref().map_or(0, |was| was.bytes.len())) as u64
+        let bytes = self.was.as_ref().and_then(|was| was.bytes.as_ref());
+        (NOTE_BYTES + key.len() + bytes.map_or(0, |bytes| bytes.len())) as u64
     }
 }
 

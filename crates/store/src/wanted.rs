@@ -169,8 +169,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let may_write = self.watches.may_write(hash, key, allowed.reserved);
         if may_write && self.watches.are_versions_kept() {
-            let older = old.filter(|(_, item)| is_live(item));
-            let older = older.map(|(location, item)| self.older(location, &item));
+            let older = old.and_then(|(location, item)| match is_live(&item) {
+                true => Some(self.older(location, &item)),
+                false => self.deleted(location, &item),
+            });
             let memory = self.values.medium().memory();
             noted.set(self.versions.note(memory, (hash, key), older, allowed.commit));
         }
@@ -181,7 +183,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     fn older(&self, location: u64, item: &Item<'_>) -> Older {
         let Item { value, version, expires_at_ms, .. } = *item;
         let ticket = self.values.undurable(location);
-        Older { bytes: value.into(), version, expires_at_ms, ticket }
+        Older { bytes: Some(value.into()), version, expires_at_ms, ticket }
+    }
+
+    /// That a key was not there, if that is still to be committed before it is told.
+    fn deleted(&self, location: u64, item: &Item<'_>) -> Option<Older> {
+        let ticket = item.tombstone.then(|| self.values.undurable(location)).flatten();
+        ticket.map(|ticket| Older {
+            bytes: None,
+            version: item.version,
+            expires_at_ms: None,
+            ticket: Some(ticket),
+        })
     }
 
     /// A live key, whose lock the caller holds, is evicted: tells whoever watches it. The number of the note for

@@ -147,7 +147,6 @@ impl Left {
             self.records(used, damage, &mut |record| match record {
                 // What is before it is in the checkpoint.
                 Found::Note(number) if number <= self.from => found.clear(),
-                Found::Note(_) => {}
                 record => found.push(record),
             })?;
         }
@@ -161,8 +160,9 @@ impl Left {
                 Found::Record(_, Record::BatchEnd(_)) => {
                     batch.drain(..).for_each(|(stamp, item)| take(newest, stamp, &item));
                 }
-                Found::Record(_, Record::Control(..) | Record::Invalid) | Found::Note(_) => {}
-                Found::Damage => batch.clear(),
+                Found::Record(_, Record::Control(..) | Record::Invalid) => {}
+                // No batch is under way where a checkpoint is noted: one that has no end was left out in part.
+                Found::Note(_) | Found::Damage => batch.clear(),
             }
         }
         Ok(())

@@ -155,7 +155,8 @@ impl Client {
     }
     pub(crate) fn memory_bytes(&self) -> usize {
         let listed = self.keys.as_ref().map_or(0, |keys| keys.memory_bytes());
-        self.queued_bytes() + self.watched.memory_bytes() + listed
+        let script = self.script.as_ref().map_or(0, |given| given.0.text.len());
+        self.queued_bytes() + self.watched.memory_bytes() + listed + script
     }
     pub(crate) fn no_evict(&self) -> bool {
         self.info.no_evict.load(Relaxed)

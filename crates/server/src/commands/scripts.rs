@@ -4,6 +4,7 @@ use super::execute::{Executor, Ran};
 use super::{Client, Command, Context, Failure, Handler, Outcome, flag, help, keys, table};
 use super::{integer, unsupported};
 use crate::event_loop::Core;
+use crate::pause::Paused;
 use crate::resp::{Args, Output};
 use crate::scripts::{
     Answer, Given, Job, LONGEST, LONGEST_ALONE, Limits, Machine, ON_LOOP, Script, Stop,
@@ -15,10 +16,14 @@ use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use terrace::{Session, Wait};
+use terrace::{Error, Session, Wait};
 
 /// How often a worker runs a script again that others came before, until it runs alone.
 const OVERTAKEN: u32 = 8;
+/// How often it looks whether what a script waits for has come.
+const WAITS: Duration = Duration::from_millis(1);
+/// Commands that a script may execute: what it read is kept until its end.
+const COMMANDS: usize = 250_000;
 
 /// A script with its arguments.
 #[derive(Clone)]
@@ -87,7 +92,7 @@ fn run(
         }
     };
     let result = run_in(&mut machine, context, session, request, mode);
-    context.core.machine = Some(machine);
+    context.core.machine = Some(machine).filter(|machine| !machine.is_spent);
     result
 }
 
@@ -104,6 +109,9 @@ fn run_in(
     let Context { shared, stats, core, client, out, .. } = context;
     let (shared, stats) = (*shared, *stats);
     let execute = |args: Args<'_>, replies: &mut Output| {
+        if ended.ran.len() == COMMANDS {
+            return Err(Stop::Failed(format!("ERR a script executes at most {COMMANDS} commands")));
+        }
         let Some(command) = table::find(args.at(0)) else {
             replies.error(&unsupported::error(args).text());
             return Ok(());
@@ -120,7 +128,7 @@ fn run_in(
         let mut context = Context { shared, stats, core, client, out: replies, atomic: true };
         let ran = Executor::run_queued(&mut context, Some(session), command, args);
         if ran.is_fetching {
-            return Err(Stop::Engine(terrace::Error::Fetching));
+            return Err(Stop::Engine(Error::Fetching));
         }
         if command.writes() {
             ended.written += command.keys.of(args.len()).count();
@@ -161,15 +169,15 @@ fn refusal(command: &Command, args: Args<'_>, reads_only: bool) -> Option<String
 }
 
 /// What a client is told where its script did not come to its end, for other reasons than the engine's.
-fn text_of(stop: Stop, limit: Duration) -> String {
+fn text_of(stop: Stop) -> String {
     match stop {
         Stop::Failed(text) => text,
         Stop::Killed => "ERR the script was killed; nothing of it has happened".into(),
-        Stop::TooLong => format!(
-            "ERR the script was stopped after {} ms; nothing of it has happened",
-            limit.as_millis()
+        Stop::TooLong | Stop::NeedsAlone | Stop::Paused => format!(
+            "ERR the script took more than {} ms, or {} ms where others wait for it; nothing of it has happened",
+            LONGEST.as_millis(),
+            LONGEST_ALONE.as_millis()
         ),
-        Stop::NeedsAlone => "ERR the script reads all keys".into(),
         Stop::Engine(error) => Failure::Engine(error).text(),
     }
 }
@@ -196,37 +204,32 @@ pub(super) fn eval(
     }
     let request = Request::of(executor.shared, command, args)?;
     if !request.script.is_long() {
-        let mut is_alone = client.busy_since.is_some();
-        loop {
-            match attempt(executor, client, out, &request, is_alone) {
-                Err(Stop::NeedsAlone) if !is_alone => is_alone = true,
-                Err(Stop::TooLong) if !is_alone => break,
-                Err(Stop::Engine(error)) => return Err(error.into()),
-                Err(stop) => return Err(text_of(stop, LONGEST_ALONE).into()),
-                Ok(ran) => {
-                    ran.into_iter().for_each(|ran| executor.count_queued(ran));
-                    return Ok(());
-                }
+        let started = Instant::now();
+        let result = attempt(executor, client, out, &request);
+        if started.elapsed() > ON_LOOP {
+            request.script.set_long(true);
+        }
+        match result {
+            Ok(ran) => {
+                ran.into_iter().for_each(|ran| executor.count_queued(ran));
+                return Ok(());
             }
+            Err(Stop::TooLong | Stop::NeedsAlone) => {}
+            Err(Stop::Engine(error)) => return Err(error.into()),
+            Err(stop) => return Err(text_of(stop).into()),
         }
     }
     hand_over(executor, client, out, &request);
     Ok(())
 }
 
-/// Runs a script in this event loop.
+/// Runs a script in this event loop, for a short time.
 fn attempt(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
     out: &mut Output,
     request: &Request<'_>,
-    is_alone: bool,
 ) -> Result<Vec<Ran>, Stop> {
-    if is_alone {
-        executor.close_gate();
-    }
-    let time = if is_alone { LONGEST_ALONE } else { ON_LOOP };
-    let mode = Mode { limits: Limits { time, killed: None }, is_alone };
     let Executor { shared, stats, core, sessions, turn } = executor;
     let (shared, stats, core) = (*shared, *stats, &mut **core);
     client.touched |= 1 << client.database;
@@ -235,11 +238,17 @@ fn attempt(
     near(session, request)?;
     let mark = out.mark();
     let mut context = Context { shared, stats, core, client, out, atomic: true };
-    let mut ran = Vec::new();
+    let (mut ran, mut last) = (Vec::new(), None);
     session.atomic(|session| {
+        if let Some(stop) = last.take() {
+            return Err(stop);
+        }
         context.out.truncate(mark);
-        let ended = run(&mut context, session, request, &mode)?;
-        if ended.written > 1 && !is_alone {
+        let limits = Limits { until: Instant::now() + ON_LOOP, killed: None };
+        let mode = Mode { limits, is_alone: false };
+        let result = run(&mut context, session, request, &mode);
+        let ended = result.inspect_err(|stop| last = stop.again())?;
+        if ended.written > 1 {
             // They become visible one after the other: nobody looks.
             turn.close();
             context.stats.alone_turns.add(1);
@@ -299,8 +308,9 @@ pub(super) fn eval_queued(
     args: Args<'_>,
 ) -> Outcome {
     let request = Request::of(context.shared, command, args)?;
-    let limits = Limits { time: LONGEST_ALONE, killed: None };
-    let mode = Mode { limits, is_alone: true };
+    // All scripts of a transaction have it together.
+    let until = context.core.scripts_until.get_or_insert_with(|| Instant::now() + LONGEST_ALONE);
+    let mode = Mode { limits: Limits { until: *until, killed: None }, is_alone: true };
     let result = session.atomic(|session| run(context, session, &request, &mode));
     match result {
         Ok(ended) => {
@@ -308,7 +318,7 @@ pub(super) fn eval_queued(
             Ok(())
         }
         Err(Stop::Engine(error)) => Err(error.into()),
-        Err(stop) => Err(text_of(stop, LONGEST_ALONE).into()),
+        Err(stop) => Err(text_of(stop).into()),
     }
 }
 
@@ -333,7 +343,6 @@ impl<'s> LongScripts<'s> {
 
     /// Runs a script to its end; what it wrote has the durability of the map when this returns.
     pub(crate) fn run(&mut self, job: &Job) -> Answer {
-        self.core.look(self.shared);
         let started = Instant::now();
         let result = self.run_whole(job);
         job.script.set_long(started.elapsed() > ON_LOOP / 2);
@@ -342,12 +351,13 @@ impl<'s> LongScripts<'s> {
         match (result, failed) {
             (Ok(_), Some(error)) => Err(Failure::Engine(error).text()),
             (Ok(answer), None) => Ok(answer),
-            (Err((stop, limit)), _) => Err(text_of(stop, limit)),
+            (Err(stop), _) => Err(text_of(stop)),
         }
     }
 
-    fn run_whole(&mut self, job: &Job) -> Result<(Vec<u8>, Vec<Ran>), (Stop, Duration)> {
+    fn run_whole(&mut self, job: &Job) -> Result<(Vec<u8>, Vec<Ran>), Stop> {
         let LongScripts { shared, core, sessions, stats } = self;
+        let shared = *shared;
         let args = Args::new(&job.text, &job.spans);
         let script = Arc::clone(&job.script);
         let request = Request { script, keys: job.keys, args, reads_only: job.reads_only };
@@ -355,49 +365,101 @@ impl<'s> LongScripts<'s> {
         client.database = job.database;
         let mut out = Output::new(job.output_bytes);
         out.resp3 = job.resp3;
-        let session = sessions.open(job.database, &shared.maps).map_err(|e| (e.into(), LONGEST))?;
+        let session = sessions.open(job.database, &shared.maps)?;
         session.set_wait(Wait::ForRoom);
-        near(session, &request).map_err(|stop| (stop, LONGEST))?;
-        let killed = Some(Arc::clone(&job.killed));
-        let limits = Limits { time: LONGEST, killed };
-        let mut mode = Mode { limits, is_alone: false };
+        near(session, &request)?;
         let (client, out) = (&mut client, &mut out);
         let mut context = Context { shared, stats, core, client, out, atomic: true };
-        let (mut ran, mut runs) = (Vec::new(), 0);
+        let mut tries = Tries { until: Instant::now() + LONGEST, runs: 0, is_alone: false };
         loop {
-            let mut turn = None;
-            let result = session.atomic(|session| {
-                drop(turn.take());
-                context.out.truncate(0);
-                runs += 1;
-                if runs > OVERTAKEN {
-                    mode.make_alone();
+            wait_for_pause(shared, job, &mut tries);
+            context.core.look(shared);
+            match run_once(&mut context, session, &request, job, &mut tries) {
+                Ok(ran) => return Ok((context.out.unsent().to_vec(), ran)),
+                Err(Stop::NeedsAlone) if !tries.is_alone => tries.is_alone = true,
+                Err(Stop::Paused) => {}
+                // What it writes needs room, or something from the disk: nobody waits for that but its client.
+                Err(Stop::Engine(Error::Busy { .. } | Error::Fetching))
+                    if Instant::now() < tries.until =>
+                {
+                    std::thread::sleep(WAITS);
                 }
-                if mode.is_alone {
-                    turn.insert(shared.gate.enter(context.core.id)).close();
-                }
-                let ended = run(&mut context, session, &request, &mode)?;
-                let turn = turn.get_or_insert_with(|| shared.gate.enter(context.core.id));
-                if ended.written > 1 {
-                    turn.close();
-                }
-                ran = ended.ran;
-                Ok::<_, Stop>(())
-            });
-            match result {
-                Ok(()) => return Ok((context.out.unsent().to_vec(), ran)),
-                Err(Stop::NeedsAlone) if !mode.is_alone => mode.make_alone(),
-                Err(stop) => return Err((stop, mode.limits.time)),
+                Err(stop) => return Err(stop),
             }
         }
     }
 }
 
-impl Mode {
-    fn make_alone(&mut self) {
-        self.is_alone = true;
-        self.limits.time = LONGEST_ALONE;
+/// How often a worker has run a script, and how it is to be run next.
+struct Tries {
+    until: Instant,
+    runs: u32,
+    is_alone: bool,
+}
+
+/// Waits for the end of a pause that holds the script back.
+fn wait_for_pause(shared: &Shared, job: &Job, tries: &mut Tries) {
+    while is_paused(shared, job) && !job.is_killed() {
+        std::thread::sleep(WAITS);
+        tries.until = Instant::now() + LONGEST;
     }
+}
+
+fn is_paused(shared: &Shared, job: &Job) -> bool {
+    match shared.pause.now(shared.uptime_ms()) {
+        Paused::Nothing => false,
+        Paused::Writes => !job.reads_only,
+        Paused::Everything => true,
+    }
+}
+
+/// Runs a script until it has come to its end and nobody came before it, and applies what it wrote: with the gate closed
+/// if that is several keys, and without waiting for anything there.
+fn run_once(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    request: &Request<'_>,
+    job: &Job,
+    tries: &mut Tries,
+) -> Result<Vec<Ran>, Stop> {
+    let shared = context.shared;
+    let (mut ran, mut last, mut turn) = (Vec::new(), None, None);
+    session.atomic(|session| {
+        drop(turn.take());
+        if let Some(stop) = last.take() {
+            return Err(stop);
+        }
+        context.out.truncate(0);
+        session.set_wait(Wait::ForRoom);
+        tries.runs += 1;
+        let is_alone = tries.is_alone || tries.runs > OVERTAKEN;
+        let mut until = tries.until;
+        if is_alone {
+            turn.insert(shared.gate.enter(context.core.id)).close();
+            until = until.min(Instant::now() + LONGEST_ALONE);
+        }
+        let killed = Some(Arc::clone(&job.killed));
+        let mode = Mode { limits: Limits { until, killed }, is_alone };
+        let result = run(context, session, request, &mode);
+        let ended = result.inspect_err(|stop| last = stop.again())?;
+        let turn = turn.get_or_insert_with(|| shared.gate.enter(context.core.id));
+        if ended.written > 1 {
+            turn.close();
+        }
+        let refused = match ended.written > 0 {
+            _ if job.is_killed() => Some(Stop::Killed),
+            true if is_paused(shared, job) => Some(Stop::Paused),
+            _ => None,
+        };
+        if let Some(stop) = refused {
+            last = stop.again();
+            return Err(stop);
+        }
+        session.set_wait(Wait::Never { since: None });
+        ran = ended.ran;
+        Ok::<_, Stop>(())
+    })?;
+    Ok(ran)
 }
 
 const HELP: &[&str] = &[
@@ -437,13 +499,13 @@ pub(super) fn script(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 Some(machine) => machine,
                 None => Box::new(Machine::new().map_err(|error| format!("ERR {error}"))?),
             };
-            let script = scripts.known.load(args.at(2));
-            let compiled = script.and_then(|script| {
-                let function = machine.compile(&scripts.known, &script);
-                function.map(|_| script)
+            let loaded = scripts.known.made(args.at(2)).and_then(|script| {
+                machine.compile(&scripts.known, &script)?;
+                scripts.known.load(&script)?;
+                Ok(script)
             });
             context.core.machine = Some(machine);
-            context.out.bulk(compiled?.sha.as_bytes());
+            context.out.bulk(loaded?.sha.as_bytes());
         }
         _ => return help(context.out, "SCRIPT", HELP),
     }

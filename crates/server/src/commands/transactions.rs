@@ -197,6 +197,7 @@ pub(super) fn exec(
         return Ok(());
     }
     let database = client.database;
+    executor.core.scripts_until = None;
     let mut ran = Vec::with_capacity(transaction.len());
     let result = run_all(executor, client, out, &transaction, &mut ran);
     if let Err(Failure::Engine(Error::Busy { .. } | Error::Fetching)) = result {

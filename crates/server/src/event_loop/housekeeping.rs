@@ -74,7 +74,10 @@ impl EventLoop<'_> {
         for index in 0..self.connections.len() {
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
             match connection.phase {
-                Phase::Open if connection.in_backlog || !connection.owed.is_empty() => {}
+                Phase::Open
+                    if connection.in_backlog
+                        || !connection.owed.is_empty()
+                        || connection.client.script.is_some() => {}
                 Phase::Open => {
                     connection.phase = Phase::Closing;
                     self.mark_to_write(index);

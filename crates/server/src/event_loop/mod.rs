@@ -36,6 +36,7 @@ use connection::{Connection, Phase, Received};
 use rustix::event::{Timespec, epoll};
 use sets::SetRun;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
 
 pub(crate) use connection::Incoming;
 pub(crate) use owed::FETCHES;
@@ -83,6 +84,8 @@ pub(crate) struct Core {
     pub(crate) random: u64,
     /// Runs scripts, once there was one.
     pub(crate) machine: Option<Box<Machine>>,
+    /// When the scripts of the transaction that runs are to end.
+    pub(crate) scripts_until: Option<Instant>,
 }
 
 impl Core {
@@ -101,6 +104,7 @@ impl Core {
             next_wait_ms: u64::MAX,
             random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
             machine: None,
+            scripts_until: None,
         }
     }
 

@@ -8,6 +8,10 @@ use mlua::{Lua, Table, Value};
 
 /// Tables in tables, in what a script returns.
 const DEPTH: usize = 100;
+/// Values in it, and their bytes with what the protocol adds to each.
+const VALUES: usize = 1 << 20;
+const BYTES: usize = 64 << 20;
+const HEAD_BYTES: usize = 32;
 
 /// The reply at the start of `bytes`, which are RESP2 and whole.
 pub(super) fn to_lua(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
@@ -64,46 +68,77 @@ pub(super) fn error_table(lua: &Lua, text: impl AsRef<[u8]>) -> mlua::Result<Val
 /// Writes what a script returned.
 ///
 /// # Errors
-/// Tables lie in tables too deep.
+/// Tables lie in tables too deep, or it is too large.
 pub(super) fn to_reply(out: &mut Output, value: &Value) -> Result<(), &'static str> {
     let mark = out.mark();
-    write(out, value, 0).inspect_err(|_| out.truncate(mark))
+    let mut left = Left { values: VALUES, bytes: BYTES.min(out.room_bytes()) };
+    write(out, value, 0, &mut left).inspect_err(|_| out.truncate(mark))
 }
 
-fn write(out: &mut Output, value: &Value, depth: usize) -> Result<(), &'static str> {
+/// What a reply may still have.
+struct Left {
+    values: usize,
+    bytes: usize,
+}
+
+impl Left {
+    fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let bytes = bytes + HEAD_BYTES;
+        if self.values == 0 || self.bytes < bytes {
+            return Err("ERR the reply of the script is too large");
+        }
+        self.values -= 1;
+        self.bytes -= bytes;
+        Ok(())
+    }
+}
+
+fn write(
+    out: &mut Output,
+    value: &Value,
+    depth: usize,
+    left: &mut Left,
+) -> Result<(), &'static str> {
     if depth > DEPTH {
         return Err("ERR reached lua stack limit");
     }
+    left.take(if let Value::String(string) = value { string.as_bytes().len() } else { 0 })?;
     match value {
         Value::Boolean(true) => out.integer(1),
         Value::Integer(integer) => out.integer(*integer),
         // As a cast of C does where the number is in range.
         Value::Number(number) => out.integer(*number as i64),
         Value::String(string) => out.bulk(&string.as_bytes()),
-        Value::Table(table) => return write_table(out, table, depth),
+        Value::Table(table) => return write_table(out, table, depth, left),
         _ => out.null(),
     }
     Ok(())
 }
 
-fn write_table(out: &mut Output, table: &Table, depth: usize) -> Result<(), &'static str> {
+fn write_table(
+    out: &mut Output,
+    table: &Table,
+    depth: usize,
+    left: &mut Left,
+) -> Result<(), &'static str> {
     if let Some(text) = field(table, "err") {
+        left.take(text.len())?;
         out.error(text.strip_prefix('-').unwrap_or(&text));
         return Ok(());
     }
     if let Some(text) = field(table, "ok") {
+        left.take(text.len())?;
         out.simple(&text.replace(['\r', '\n'], " "));
         return Ok(());
     }
-    let mut values = Vec::new();
-    for index in 1.. {
-        match table.raw_get::<Value>(index) {
-            Ok(Value::Nil) | Err(_) => break,
-            Ok(value) => values.push(value),
-        }
+    let at = |index| table.raw_get::<Value>(index).map_err(|_| "ERR no memory for the reply");
+    // None is held: Lua would keep room for as many as there ever were at once.
+    let mut length = 0;
+    while !at(length + 1)?.is_nil() {
+        length += 1;
     }
-    out.array(values.len());
-    values.iter().try_for_each(|value| write(out, value, depth + 1))
+    out.array(length);
+    (1..=length).try_for_each(|index| write(out, &at(index)?, depth + 1, left))
 }
 
 fn field(table: &Table, name: &str) -> Option<String> {
@@ -169,6 +204,21 @@ mod tests {
         let mut out = Output::new(1 << 20);
         assert!(to_reply(&mut out, &table).is_err());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_reply_that_a_small_table_stands_for_is_bounded() {
+        let lua = Lua::new();
+        for script in [
+            "local t = {} for _ = 1, 90 do t = {t, t} end return t",
+            "local e, t = {err = ('x'):rep(1e6)}, {} for i = 1, 1000 do t[i] = e end return t",
+            "local s, t = ('x'):rep(1e6), {} for i = 1, 1000 do t[i] = s end return t",
+        ] {
+            let table: Value = lua.load(script).eval().expect("a table");
+            let mut out = Output::new(1 << 30);
+            assert!(to_reply(&mut out, &table).is_err(), "{script}");
+            assert!(out.is_empty());
+        }
     }
 
     #[test]

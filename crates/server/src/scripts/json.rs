@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// Tables in tables, when they are encoded. (When they are decoded, 127: the parser's limit.)
-const DEPTH: usize = 1000;
+const DEPTH: usize = 200;
 /// An array with more holes than values is refused when it is longer than this.
 const SPARSE: usize = 10;
 /// Bytes of an encoded value.

@@ -124,14 +124,21 @@ impl Known {
         Ok(script)
     }
 
-    /// The script with this text, kept until [`Known::flush`].
-    pub(crate) fn load(&self, text: &[u8]) -> Result<Arc<Script>, String> {
-        let script = self.evaluated(text)?;
+    /// The script with this text; if it is not known, it is not by this.
+    pub(crate) fn made(&self, text: &[u8]) -> Result<Arc<Script>, String> {
+        let sha = sha1_hex(text);
+        match self.get(sha.as_bytes()) {
+            Some(script) => Ok(script),
+            None => Script::new(sha, text).map(Arc::new),
+        }
+    }
+
+    /// Keeps a script until [`Known::flush`].
+    pub(crate) fn load(&self, script: &Arc<Script>) -> Result<(), String> {
         let mut scripts = self.scripts.write();
-        let known = scripts.by_sha.contains_key(&script.sha);
         let place = scripts.evaluated.iter().position(|sha| *sha == script.sha);
-        if known && place.is_none() {
-            return Ok(script);
+        if place.is_none() && scripts.by_sha.contains_key(&script.sha) {
+            return Ok(());
         }
         if scripts.loaded_bytes + script.text.len() > BYTES {
             return Err(format!(
@@ -143,8 +150,8 @@ impl Known {
             scripts.evaluated.remove(place);
             scripts.evaluated_bytes -= script.text.len();
         }
-        scripts.by_sha.insert(script.sha.clone(), Arc::clone(&script));
-        Ok(script)
+        scripts.by_sha.insert(script.sha.clone(), Arc::clone(script));
+        Ok(())
     }
 
     /// Forgets all.
@@ -171,7 +178,9 @@ mod tests {
     #[test]
     fn scripts_are_found_by_their_hash_and_the_oldest_that_were_not_loaded_are_forgotten() {
         let known = Known::default();
-        let loaded = known.load(b"return 1").expect("loaded");
+        let loaded = known.made(b"return 1").expect("made");
+        assert!(known.get(loaded.sha.as_bytes()).is_none(), "it is not known yet");
+        known.load(&loaded).expect("loaded");
         assert_eq!(&*loaded.sha, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let first = known.evaluated(b"return 'first'").expect("evaluated");
         for i in 0..EVALUATED {

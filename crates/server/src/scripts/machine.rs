@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What the machine takes at the most.
 const MEMORY_BYTES: usize = 64 << 20;
@@ -22,14 +22,14 @@ const LEFT_BYTES: usize = 16 << 20;
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
 /// Loops and calls between two looks at the clock.
-const LOOKED_AFTER: u32 = 64;
+const LOOKED_AFTER: u32 = 16;
 /// The name of a script in its errors.
 const NAME: &str = "=user_script";
 
-/// How long a script may run.
+/// When a script is to end.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    pub(crate) time: Duration,
+    pub(crate) until: Instant,
     /// Set by somebody else: it is to end.
     pub(crate) killed: Option<Arc<AtomicBool>>,
 }
@@ -37,7 +37,6 @@ pub(crate) struct Limits {
 /// What the script that runs is watched by.
 #[derive(Default)]
 struct Watched {
-    started: Cell<Option<Instant>>,
     limits: RefCell<Option<Limits>>,
     looks: Cell<u32>,
     /// Why it is to end, once it is.
@@ -46,7 +45,6 @@ struct Watched {
 
 impl Watched {
     fn start(&self, limits: Limits) {
-        self.started.set(Some(Instant::now()));
         *self.limits.borrow_mut() = Some(limits);
         self.stop.take();
     }
@@ -73,8 +71,7 @@ impl Watched {
         if limits.killed.as_ref().is_some_and(is_killed) {
             return Some(Stop::Killed);
         }
-        let is_late = self.started.get().is_some_and(|started| started.elapsed() > limits.time);
-        is_late.then_some(Stop::TooLong)
+        (Instant::now() > limits.until).then_some(Stop::TooLong)
     }
 
     fn is_stopped(&self) -> bool {
@@ -105,6 +102,8 @@ pub(crate) struct Machine {
     flushes: u64,
     /// Replies to the script's commands.
     out: Output,
+    /// A script left so much behind that it is better made anew.
+    pub(crate) is_spent: bool,
 }
 
 impl Machine {
@@ -117,10 +116,13 @@ impl Machine {
         let parts = lua.create_table()?;
         let asked = Rc::clone(&watched);
         parts.set("is_stopped", lua.create_function(move |_, ()| Ok(asked.is_stopped()))?)?;
-        let sha1hex = |_: &Lua, text: LuaString| Ok(sha1_hex(&text.as_bytes()).into_string());
-        parts.set("sha1hex", lua.create_function(sha1hex)?)?;
-        parts.set("encode", lua.create_function(json::encode)?)?;
-        parts.set("decode", lua.create_function(json::decode)?)?;
+        let sha1hex = |lua: &Lua, text: LuaString| {
+            lua.create_string(&*sha1_hex(&text.as_bytes())).map(Value::String)
+        };
+        let encode = |lua: &Lua, value: Value| json::encode(lua, value).map(Value::String);
+        parts.set("sha1hex", lua.create_function(move |lua, text| told(sha1hex(lua, text)))?)?;
+        parts.set("encode", lua.create_function(move |lua, value| told(encode(lua, value)))?)?;
+        parts.set("decode", lua.create_function(|lua, text| told(json::decode(lua, text)))?)?;
         parts.set("null", Value::NULL)?;
         let made: Table = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").call(parts)?;
         // From here on the libraries can be read and not written.
@@ -137,6 +139,7 @@ impl Machine {
             compiled: HashMap::new(),
             flushes: 0,
             out: Output::default(),
+            is_spent: false,
             lua,
         })
     }
@@ -185,6 +188,9 @@ impl Machine {
                 let mark = replies.mark();
                 execute(Args::new(&request.text, &request.spans), replies)
                     .map_err(|stop| watched.stop(stop))?;
+                if let Some(stop) = watched.is_over() {
+                    return Err(watched.stop(stop));
+                }
                 let value = convert::to_lua(lua, &replies.unsent()[mark..]);
                 replies.truncate(mark);
                 if replies.overflowed() {
@@ -227,7 +233,16 @@ impl Machine {
             self.compiled.clear();
             let _kept = self.lua.gc_collect();
         }
+        self.is_spent = self.lua.used_memory() > LEFT_BYTES;
     }
+}
+
+/// A result of a function in Rust, and what is wrong: a script sees a text.
+fn told(result: mlua::Result<Value>) -> mlua::Result<(Value, Option<String>)> {
+    Ok(match result {
+        Ok(value) => (value, None),
+        Err(error) => (Value::Nil, Some(one_line(&error))),
+    })
 }
 
 /// An error in one line, without the place in this program that it came from.

@@ -27,7 +27,8 @@ use std::time::Duration;
 pub(crate) const ON_LOOP: Duration = Duration::from_millis(2);
 /// How long a script may run.
 pub(crate) const LONGEST: Duration = Duration::from_secs(5);
-/// The same of one that others wait for: in MULTI, or since it reads all keys, or was overtaken again and again.
+/// The same of one that others wait for: it reads all keys, or was overtaken again and again; and of all in one MULTI
+/// together.
 pub(crate) const LONGEST_ALONE: Duration = Duration::from_millis(100);
 
 /// Why a script did not come to its end; nothing of it has happened.
@@ -41,8 +42,24 @@ pub(crate) enum Stop {
     TooLong,
     /// It reads more than single keys, so nothing else may run.
     NeedsAlone,
+    /// A pause holds back what it wrote.
+    Paused,
     /// SCRIPT KILL, or its client has gone, or the server stops.
     Killed,
+}
+
+impl Stop {
+    /// The same once more, if the script is to end whatever became of what it read.
+    pub(crate) fn again(&self) -> Option<Stop> {
+        match self {
+            Stop::TooLong => Some(Stop::TooLong),
+            Stop::NeedsAlone => Some(Stop::NeedsAlone),
+            Stop::Paused => Some(Stop::Paused),
+            Stop::Killed => Some(Stop::Killed),
+            Stop::Engine(terrace::Error::Fetching) => Some(Stop::Engine(terrace::Error::Fetching)),
+            Stop::Engine(_) | Stop::Failed(_) => None,
+        }
+    }
 }
 
 impl From<terrace::Error> for Stop {

@@ -1,9 +1,50 @@
 -- What a script finds: the functions of Lua that reach nothing outside, and `redis`. It gets the parts that are written
 -- in Rust, and returns what these need: to bind the function that executes commands, the tables, and a runner.
 local parts = ...
-local is_stopped, sha1hex, encode, decode, null =
-    parts.is_stopped, parts.sha1hex, parts.encode, parts.decode, parts.null
+local is_stopped, null = parts.is_stopped, parts.null
+local freeze = table.freeze
 local execute
+
+-- A script is stopped at loops and calls, so no function of a library may take long by itself. What Lua 5.1 does not have
+-- goes; the rest is bounded.
+for _, name in { "clear", "clone", "create", "find", "freeze", "isfrozen", "move", "pack", "unpack" } do
+    table[name] = nil
+end
+for _, name in { "pack", "packsize", "split", "unpack" } do
+    string[name] = nil
+end
+
+local find, rep, sort = string.find, string.rep, table.sort
+
+function string.find(text, pattern, ...)
+    if type(text) == "string" and type(pattern) == "string" and #text * #pattern > 2 ^ 30 then
+        error("the search would take too long", 2)
+    end
+    return find(text, pattern, ...)
+end
+
+function string.rep(text, n)
+    return if text == "" then "" else rep(text, n)
+end
+
+local function is_less(a, b)
+    return a < b
+end
+
+function table.sort(values, is_before)
+    return sort(values, is_before or is_less)
+end
+
+-- What a function in Rust finds wrong comes as its second result.
+local function raising(f)
+    return function(...)
+        local result, problem = f(...)
+        if problem then
+            error(problem, 0)
+        end
+        return result
+    end
+end
 
 -- A script that is to end does, whatever it catches.
 local function checked(...)
@@ -43,7 +84,7 @@ local function nothing()
     return true
 end
 
-local redis = table.freeze({
+local redis = freeze({
     call = function(...)
         local reply = execute(...)
         if type(reply) == "table" and reply.err then
@@ -56,7 +97,7 @@ local redis = table.freeze({
     end,
     error_reply = error_reply,
     status_reply = reply_field("ok"),
-    sha1hex = sha1hex,
+    sha1hex = raising(parts.sha1hex),
     log = nothing,
     setresp = function(version)
         if version ~= 2 then
@@ -86,7 +127,7 @@ local function in_bits(f)
     end
 end
 
-local bit = table.freeze({
+local bit = freeze({
     tobit = in_bits(bit32.band),
     band = in_bits(bit32.band),
     bor = in_bits(bit32.bor),
@@ -122,11 +163,11 @@ local names = {
     xpcall = protected_with,
     _VERSION = _VERSION,
     math = math,
-    os = table.freeze({ clock = os.clock }),
+    os = freeze({ clock = os.clock }),
     string = string,
     table = table,
     bit = bit,
-    cjson = table.freeze({ encode = encode, decode = decode, null = null }),
+    cjson = freeze({ encode = raising(parts.encode), decode = raising(parts.decode), null = null }),
     redis = redis,
     server = redis,
 }

@@ -32,6 +32,16 @@ pub(crate) struct Job {
     pub(crate) answer: Mutex<Option<Answer>>,
 }
 
+impl Job {
+    fn never_runs(&self) {
+        *self.answer.lock() = Some(Err("ERR the server stops; the script has not run".into()));
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+}
+
 /// What came of a script: its reply, and the commands that it executed; or an error.
 pub(crate) type Answer = Result<(Vec<u8>, Vec<commands::Ran>), String>;
 
@@ -60,7 +70,11 @@ struct Jobs {
 
 impl Workers {
     pub(crate) fn give(&self, job: Arc<Job>) {
-        self.jobs.lock().waiting.push_back(job);
+        let mut jobs = self.jobs.lock();
+        if jobs.is_over {
+            return job.never_runs();
+        }
+        jobs.waiting.push_back(job);
         self.changed.notify_one();
     }
 
@@ -103,9 +117,7 @@ impl Workers {
             jobs.is_over = true;
             std::mem::take(&mut jobs.waiting)
         };
-        for job in waiting {
-            *job.answer.lock() = Some(Err("ERR the server stops; the script has not run".into()));
-        }
+        waiting.iter().for_each(|job| job.never_runs());
         self.kill();
         self.changed.notify_all();
     }

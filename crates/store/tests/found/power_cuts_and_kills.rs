@@ -217,6 +217,31 @@ fn a_tombstone_outlives_what_it_shadows() {
     }
 }
 
+/// A snapshot told that a key was not there, and the delete that this came from was not durable: after a power cut the key
+/// was back. What was there before a write was kept with the ticket of its commit, what was not there was kept without.
+#[test]
+fn an_absence_that_a_snapshot_tells_is_durable() {
+    let dir = tempfile::tempdir().expect("directory");
+    let two = || MapOptions { writers: 2, ..options(Durability::Sync) };
+    let map = Map::open(dir.path(), two()).expect("open");
+    map.put(b"k", b"old").expect("put");
+    let base = recording(&map, dir.path());
+    let (mut deletes, mut writes) = (map.session(), map.session());
+    assert!(deletes.delete(b"k").expect("delete"));
+    let snapshot = map.snapshot();
+    writes.put(b"k", b"new", None).expect("put");
+    assert_eq!(snapshot.get(b"k").expect("get"), None);
+    let events = map.medium().trace();
+    let safe = Event::synced(&events);
+    let image = image_after(&base, &events[..safe], safe, &mut Random(0));
+    let (_dir, after) = opened(&image, two()).expect("a power cut is no damage");
+    assert_ne!(
+        after.get(b"k").expect("get").as_deref(),
+        Some(&b"old"[..]),
+        "it was told to be gone"
+    );
+}
+
 /// While the recovery policy changes to "every intact record", writes go on and are acknowledged under the old promise
 /// of an interval. Those made behind the checkpoint that changes the policy are in no checkpoint, and under `sync` the
 /// checkpointer takes no more: they stay in memory until somebody happens to commit that writer's log.
