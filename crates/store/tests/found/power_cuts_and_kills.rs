@@ -232,8 +232,7 @@ fn an_absence_that_a_snapshot_tells_is_durable() {
     writes.put(b"k", b"new", None).expect("put");
     assert_eq!(snapshot.get(b"k").expect("get"), None);
     let events = map.medium().trace();
-    let safe = Event::synced(&events);
-    let image = image_after(&base, &events[..safe], safe, &mut Random(0));
+    let image = image_after(&base, &events, events.len(), &mut Random(0));
     let (_dir, after) = opened(&image, two()).expect("a power cut is no damage");
     assert_ne!(
         after.get(b"k").expect("get").as_deref(),
