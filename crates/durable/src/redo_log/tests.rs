@@ -140,9 +140,9 @@ fn a_batch_counts_with_its_end() {
     assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1"), ("b", "2")]));
 }
 
-/// A batch whose second item the redo log had no room for has no end there. Behind the note of the checkpoint that was to
-/// make up for that, the end of the next batch completed it: half of it came back, if the process was killed before that
-/// checkpoint was durable.
+/// A batch whose second item the redo log had no room for has no end there. Behind the note of the checkpoint that was
+/// to make up for that, the end of the next batch completed it: half of it came back, if the process was killed before
+/// that checkpoint was durable.
 #[test]
 fn a_batch_that_was_left_out_in_part_does_not_end_with_the_next() {
     let fixture = Fixture::new();

@@ -413,8 +413,8 @@ fn is_paused(shared: &Shared, job: &Job) -> bool {
     }
 }
 
-/// Runs a script until it has come to its end and nobody came before it, and applies what it wrote: with the gate closed
-/// if that is several keys, and without waiting for anything there.
+/// Runs a script until it has come to its end and nobody came before it, and applies what it wrote: with the gate
+/// closed if that is several keys, and without waiting for anything there.
 fn run_once(
     context: &mut Context<'_>,
     session: &mut Session,

@@ -102,7 +102,7 @@ pub(crate) struct Machine {
     flushes: u64,
     /// Replies to the script's commands.
     out: Output,
-    /// A script left so much behind that it is better made anew.
+    /// A script left so much behind that another machine is better made.
     pub(crate) is_spent: bool,
 }
 

@@ -217,8 +217,8 @@ fn a_tombstone_outlives_what_it_shadows() {
     }
 }
 
-/// A snapshot told that a key was not there, and the delete that this came from was not durable: after a power cut the key
-/// was back. What was there before a write was kept with the ticket of its commit, what was not there was kept without.
+/// A snapshot told that a key was not there, and the delete that this came from was not durable: after a power cut the
+/// key was back. What was there before a write was kept with the ticket of its commit, what was not was kept without.
 #[test]
 fn an_absence_that_a_snapshot_tells_is_durable() {
     let dir = tempfile::tempdir().expect("directory");
