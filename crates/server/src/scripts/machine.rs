@@ -179,6 +179,8 @@ impl Machine {
         let Machine { lua, watched, names, bind, run, out: replies, .. } = self;
         watched.start(limits);
         replies.set_limit_bytes(MEMORY_BYTES);
+        // A script that was stopped at a command left that one's reply.
+        replies.truncate(0);
         let mut request = Request::default();
         let ended = lua.scope(|scope| {
             let call = scope.create_function_mut(|lua, values: MultiValue| {
@@ -293,5 +295,34 @@ impl Request {
         }
         let none = "ERR Please specify at least one argument for this redis lib call";
         if self.spans.is_empty() { Err(none) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::iter::empty;
+
+    fn limits() -> Limits {
+        Limits { until: Instant::now() + std::time::Duration::from_secs(10), killed: None }
+    }
+
+    /// A script that was stopped behind a command left that one's reply, and the next scripts had less room for theirs.
+    #[test]
+    fn a_script_that_is_stopped_at_a_command_leaves_no_reply() {
+        let (known, mut machine) = (Known::default(), Machine::new().expect("memory"));
+        let script = known.evaluated(b"return redis.call('GET', 'a')").expect("a script");
+        let function = machine.compile(&known, &script).expect("it compiles");
+        let mut out = Output::new(1 << 20);
+        let run = |machine: &mut Machine, out: &mut Output, is_stopped: bool| {
+            machine.run(&function, (empty(), empty()), limits(), out, |_, replies| {
+                replies.bulk(b"some");
+                if is_stopped { Err(Stop::Killed) } else { Ok(()) }
+            })
+        };
+        assert!(matches!(run(&mut machine, &mut out, true), Err(Stop::Killed)));
+        assert!(run(&mut machine, &mut out, false).is_ok());
+        assert_eq!(out.unsent(), b"$4\r\nsome\r\n");
+        assert_eq!(machine.out.mark(), 0);
     }
 }
