@@ -18,6 +18,7 @@ mod introspect;
 mod keys;
 mod ledgers;
 mod lists;
+mod long_scripts;
 mod made;
 mod memory;
 mod multi;
@@ -46,7 +47,7 @@ use terrace::{Session, Wait};
 
 pub(crate) use execute::{Executor, Ran, Went};
 pub(crate) use info::{resident_bytes, totals};
-pub(crate) use scripts::LongScripts;
+pub(crate) use long_scripts::LongScripts;
 pub(crate) use table::{COMMANDS, count, get_index, name_of, set_index};
 pub(crate) use transactions::{Transaction, Watching};
 

@@ -3,35 +3,25 @@
 use super::execute::{Executor, Ran};
 use super::{Client, Command, Context, Failure, Handler, Outcome, flag, help, keys, table};
 use super::{integer, unsupported};
-use crate::event_loop::Core;
-use crate::pause::Paused;
 use crate::resp::{Args, Output};
 use crate::scripts::{
-    Answer, Given, Job, LONGEST, LONGEST_ALONE, Limits, Machine, ON_LOOP, Script, Stop,
+    Given, Interpreter, Job, LONGEST, LONGEST_ALONE, Limits, ON_LOOP, Script, Stop,
 };
-use crate::sessions::Sessions;
 use crate::shared::Shared;
-use crate::stats::LoopStats;
-use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-use terrace::{Error, Session, Wait};
+use std::time::Instant;
+use terrace::{Error, Session};
 
-/// How often a worker runs a script again that others came before, until it runs alone.
-const OVERTAKEN: u32 = 8;
-/// How often it looks whether what a script waits for has come.
-const WAITS: Duration = Duration::from_millis(1);
 /// Commands that a script may execute: what it read is kept until its end.
 const COMMANDS: usize = 250_000;
 
 /// A script with its arguments.
-#[derive(Clone)]
-struct Request<'a> {
-    script: Arc<Script>,
-    keys: usize,
-    args: Args<'a>,
-    reads_only: bool,
+pub(super) struct Request<'a> {
+    pub(super) script: Arc<Script>,
+    pub(super) keys: usize,
+    pub(super) args: Args<'a>,
+    pub(super) reads_only: bool,
 }
 
 impl<'a> Request<'a> {
@@ -59,18 +49,18 @@ impl<'a> Request<'a> {
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// How a script is run.
-struct Mode {
-    limits: Limits,
+pub(super) struct Mode {
+    pub(super) limits: Limits,
     /// Nothing else runs meanwhile.
-    is_alone: bool,
+    pub(super) is_alone: bool,
 }
 
 /// What a script did.
 #[derive(Default)]
-struct Ended {
-    ran: Vec<Ran>,
+pub(super) struct Ended {
+    pub(super) ran: Vec<Ran>,
     /// Keys that it wrote, about.
-    written: usize,
+    pub(super) written: usize,
 }
 
 /// Runs a script in a batch of the session's; what it wrote is applied by whoever began that, and its reply is in the
@@ -78,32 +68,34 @@ struct Ended {
 ///
 /// # Errors
 /// It did not come to its end.
-fn run(
+pub(super) fn run(
     context: &mut Context<'_>,
     session: &mut Session,
     request: &Request<'_>,
     mode: &Mode,
 ) -> Result<Ended, Stop> {
-    let mut machine = match context.core.machine.take() {
-        Some(machine) => machine,
-        None => {
-            let made = Machine::new();
-            Box::new(made.map_err(|error| Stop::Failed(format!("ERR {error}")))?)
-        }
-    };
-    let result = run_in(&mut machine, context, session, request, mode);
-    context.core.machine = Some(machine).filter(|machine| !machine.is_spent);
+    let mut interpreter = interpreter_of(context).map_err(Stop::Failed)?;
+    let result = run_in(&mut interpreter, context, session, request, mode);
+    context.core.interpreter = Some(interpreter).filter(|interpreter| !interpreter.is_spent);
     result
 }
 
+/// That of this thread, to be put back.
+fn interpreter_of(context: &mut Context<'_>) -> Result<Box<Interpreter>, String> {
+    match context.core.interpreter.take() {
+        Some(interpreter) => Ok(interpreter),
+        None => Interpreter::new().map(Box::new).map_err(|error| format!("ERR {error}")),
+    }
+}
+
 fn run_in(
-    machine: &mut Machine,
+    interpreter: &mut Interpreter,
     context: &mut Context<'_>,
     session: &mut Session,
     request: &Request<'_>,
     mode: &Mode,
 ) -> Result<Ended, Stop> {
-    let function = machine.compile(&context.shared.scripts.known, &request.script);
+    let function = interpreter.compile(&context.shared.scripts.known, &request.script);
     let function = function.map_err(Stop::Failed)?;
     let mut ended = Ended::default();
     let Context { shared, stats, core, client, out, .. } = context;
@@ -137,7 +129,7 @@ fn run_in(
         Ok(())
     };
     let arguments = request.args.from(3 + request.keys);
-    machine
+    interpreter
         .run(&function, (request.keys(), arguments), mode.limits.clone(), out, execute)
         .map_err(|stop| with_name(stop, &request.script))?;
     Ok(ended)
@@ -169,7 +161,7 @@ fn refusal(command: &Command, args: Args<'_>, reads_only: bool) -> Option<String
 }
 
 /// What a client is told where its script did not come to its end, for other reasons than the engine's.
-fn text_of(stop: Stop) -> String {
+pub(super) fn text_of(stop: Stop) -> String {
     match stop {
         Stop::Failed(text) => text,
         Stop::Killed => "ERR the script was killed; nothing of it has happened".into(),
@@ -260,7 +252,7 @@ fn attempt(
 }
 
 /// Has what the keys of a script are read from the disk together.
-fn near(session: &mut Session, request: &Request<'_>) -> Result<(), Stop> {
+pub(super) fn near(session: &mut Session, request: &Request<'_>) -> Result<(), Stop> {
     if request.keys > 0 {
         session.bring_near(&request.keys().collect::<Vec<_>>())?;
     }
@@ -322,146 +314,6 @@ pub(super) fn eval_queued(
     }
 }
 
-/// What a worker has to run scripts with.
-pub(crate) struct LongScripts<'s> {
-    shared: &'s Shared,
-    core: Core,
-    sessions: Sessions,
-    stats: CachePadded<LoopStats>,
-}
-
-impl<'s> LongScripts<'s> {
-    /// `id`: its own at the gate.
-    pub(crate) fn new(shared: &'s Shared, id: usize) -> LongScripts<'s> {
-        LongScripts {
-            shared,
-            core: Core::new(shared, id),
-            sessions: Sessions::new(shared.maps.count()),
-            stats: LoopStats::new(table::count()),
-        }
-    }
-
-    /// Runs a script to its end; what it wrote has the durability of the map when this returns.
-    pub(crate) fn run(&mut self, job: &Job) -> Answer {
-        let started = Instant::now();
-        let result = self.run_whole(job);
-        job.script.set_long(started.elapsed() > ON_LOOP / 2);
-        let mut failed = None;
-        self.sessions.commit(|_, error| failed = Some(error));
-        match (result, failed) {
-            (Ok(_), Some(error)) => Err(Failure::Engine(error).text()),
-            (Ok(answer), None) => Ok(answer),
-            (Err(stop), _) => Err(text_of(stop)),
-        }
-    }
-
-    fn run_whole(&mut self, job: &Job) -> Result<(Vec<u8>, Vec<Ran>), Stop> {
-        let LongScripts { shared, core, sessions, stats } = self;
-        let shared = *shared;
-        let args = Args::new(&job.text, &job.spans);
-        let script = Arc::clone(&job.script);
-        let request = Request { script, keys: job.keys, args, reads_only: job.reads_only };
-        let mut client = Client::new(Arc::clone(&job.client), true);
-        client.database = job.database;
-        let mut out = Output::new(job.output_bytes);
-        out.resp3 = job.resp3;
-        let session = sessions.open(job.database, &shared.maps)?;
-        session.set_wait(Wait::ForRoom);
-        near(session, &request)?;
-        let (client, out) = (&mut client, &mut out);
-        let mut context = Context { shared, stats, core, client, out, atomic: true };
-        let mut tries = Tries { until: Instant::now() + LONGEST, runs: 0, is_alone: false };
-        loop {
-            wait_for_pause(shared, job, &mut tries);
-            context.core.look(shared);
-            match run_once(&mut context, session, &request, job, &mut tries) {
-                Ok(ran) => return Ok((context.out.unsent().to_vec(), ran)),
-                Err(Stop::NeedsAlone) if !tries.is_alone => tries.is_alone = true,
-                Err(Stop::Paused) => {}
-                // What it writes needs room, or something from the disk: nobody waits for that but its client.
-                Err(Stop::Engine(Error::Busy { .. } | Error::Fetching))
-                    if Instant::now() < tries.until =>
-                {
-                    std::thread::sleep(WAITS);
-                }
-                Err(stop) => return Err(stop),
-            }
-        }
-    }
-}
-
-/// How often a worker has run a script, and how it is to be run next.
-struct Tries {
-    until: Instant,
-    runs: u32,
-    is_alone: bool,
-}
-
-/// Waits for the end of a pause that holds the script back.
-fn wait_for_pause(shared: &Shared, job: &Job, tries: &mut Tries) {
-    while is_paused(shared, job) && !job.is_killed() {
-        std::thread::sleep(WAITS);
-        tries.until = Instant::now() + LONGEST;
-    }
-}
-
-fn is_paused(shared: &Shared, job: &Job) -> bool {
-    match shared.pause.now(shared.uptime_ms()) {
-        Paused::Nothing => false,
-        Paused::Writes => !job.reads_only,
-        Paused::Everything => true,
-    }
-}
-
-/// Runs a script until it has come to its end and nobody came before it, and applies what it wrote: with the gate
-/// closed if that is several keys, and without waiting for anything there.
-fn run_once(
-    context: &mut Context<'_>,
-    session: &mut Session,
-    request: &Request<'_>,
-    job: &Job,
-    tries: &mut Tries,
-) -> Result<Vec<Ran>, Stop> {
-    let shared = context.shared;
-    let (mut ran, mut last, mut turn) = (Vec::new(), None, None);
-    session.atomic(|session| {
-        drop(turn.take());
-        if let Some(stop) = last.take() {
-            return Err(stop);
-        }
-        context.out.truncate(0);
-        session.set_wait(Wait::ForRoom);
-        tries.runs += 1;
-        let is_alone = tries.is_alone || tries.runs > OVERTAKEN;
-        let mut until = tries.until;
-        if is_alone {
-            turn.insert(shared.gate.enter(context.core.id)).close();
-            until = until.min(Instant::now() + LONGEST_ALONE);
-        }
-        let killed = Some(Arc::clone(&job.killed));
-        let mode = Mode { limits: Limits { until, killed }, is_alone };
-        let result = run(context, session, request, &mode);
-        let ended = result.inspect_err(|stop| last = stop.again())?;
-        let turn = turn.get_or_insert_with(|| shared.gate.enter(context.core.id));
-        if ended.written > 1 {
-            turn.close();
-        }
-        let refused = match ended.written > 0 {
-            _ if job.is_killed() => Some(Stop::Killed),
-            true if is_paused(shared, job) => Some(Stop::Paused),
-            _ => None,
-        };
-        if let Some(stop) = refused {
-            last = stop.again();
-            return Err(stop);
-        }
-        session.set_wait(Wait::Never { since: None });
-        ran = ended.ran;
-        Ok::<_, Stop>(())
-    })?;
-    Ok(ran)
-}
-
 const HELP: &[&str] = &[
     "EXISTS <sha1> [<sha1> ...]",
     "    Return information about the existence of the scripts in the script cache.",
@@ -495,16 +347,13 @@ pub(super) fn script(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         b"kill" if scripts.workers.kill() => context.out.ok(),
         b"kill" => return Err("NOTBUSY No scripts in execution right now.".into()),
         b"load" => {
-            let mut machine = match context.core.machine.take() {
-                Some(machine) => machine,
-                None => Box::new(Machine::new().map_err(|error| format!("ERR {error}"))?),
-            };
+            let mut interpreter = interpreter_of(context)?;
             let loaded = scripts.known.made(args.at(2)).and_then(|script| {
-                machine.compile(&scripts.known, &script)?;
+                interpreter.compile(&scripts.known, &script)?;
                 scripts.known.load(&script)?;
                 Ok(script)
             });
-            context.core.machine = Some(machine);
+            context.core.interpreter = Some(interpreter);
             context.out.bulk(loaded?.sha.as_bytes());
         }
         _ => return help(context.out, "SCRIPT", HELP),

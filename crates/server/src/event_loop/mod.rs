@@ -28,7 +28,7 @@ use crate::ledgers::LedgerTurn;
 use crate::pause::Paused;
 use crate::queues::QueueTurn;
 use crate::resp::Output;
-use crate::scripts::Machine;
+use crate::scripts::Interpreter;
 use crate::sessions::Sessions;
 use crate::shared::{LoopHandle, Message, Shared, unix_time};
 use batch::GetBatch;
@@ -83,7 +83,7 @@ pub(crate) struct Core {
     /// State of a small random number generator.
     pub(crate) random: u64,
     /// Runs scripts, once there was one.
-    pub(crate) machine: Option<Box<Machine>>,
+    pub(crate) interpreter: Option<Box<Interpreter>>,
     /// When the scripts of the transaction that runs are to end.
     pub(crate) scripts_until: Option<Instant>,
 }
@@ -103,7 +103,7 @@ impl Core {
             ledgers: LedgerTurn::default(),
             next_wait_ms: u64::MAX,
             random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
-            machine: None,
+            interpreter: None,
             scripts_until: None,
         }
     }

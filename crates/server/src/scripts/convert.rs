@@ -1,7 +1,7 @@
 //! Between replies of the protocol and values of Lua, as Redis converts them: a null is `false`, `true` is 1, a number
 //! loses its fraction, a table ends at its first `nil`, and `{ok = ...}` and `{err = ...}` are what they say.
 
-use super::machine::one_line;
+use super::interpreter::one_line;
 use crate::resp::Output;
 use crate::resp::number::integer;
 use mlua::{Lua, Table, Value};

@@ -1,7 +1,7 @@
 //! Scripts: programs in Lua that clients send (EVAL), each of them one transaction.
 //!
 //! - `known`: scripts by their hash.
-//! - `machine`: runs one; `sandbox.lua` is what it finds.
+//! - `interpreter`: runs one; `sandbox.lua` is what it finds.
 //! - `convert`, `json`: values of Lua to replies and JSON, and back.
 //! - `workers`: the threads for those that take long.
 //!
@@ -12,13 +12,13 @@
 //! what it read is as it was, while no loop runs anything if there are several; if not, it runs again.
 
 mod convert;
+mod interpreter;
 mod json;
 mod known;
-mod machine;
 mod workers;
 
+pub(crate) use interpreter::{Interpreter, Limits};
 pub(crate) use known::{Known, Script};
-pub(crate) use machine::{Limits, Machine};
 pub(crate) use workers::{Answer, Given, Job, WORKERS, Workers, run};
 
 use std::time::Duration;

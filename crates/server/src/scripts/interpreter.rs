@@ -1,4 +1,4 @@
-//! A Lua machine: one for each thread that runs scripts.
+//! A Lua interpreter: one for each thread that runs scripts.
 //!
 //! It knows no command: whoever runs a script gives it the function that executes one. A script finds what
 //! `sandbox.lua` lists and nothing else; it is stopped at its next loop or call when its time is over, and refused
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What the machine takes at the most.
+/// What the interpreter takes at the most.
 const MEMORY_BYTES: usize = 64 << 20;
 /// When it takes so much after a script, what is not needed is given back at once.
 const LEFT_BYTES: usize = 16 << 20;
@@ -90,7 +90,7 @@ fn stopped() -> mlua::Error {
 }
 
 /// A Lua state with what scripts find in it.
-pub(crate) struct Machine {
+pub(crate) struct Interpreter {
     lua: Lua,
     watched: Rc<Watched>,
     /// Where KEYS and ARGV are put.
@@ -102,14 +102,14 @@ pub(crate) struct Machine {
     flushes: u64,
     /// Replies to the script's commands.
     out: Output,
-    /// A script left so much behind that another machine is better made.
+    /// A script left so much behind that another interpreter is to be made.
     pub(crate) is_spent: bool,
 }
 
-impl Machine {
+impl Interpreter {
     /// # Errors
     /// No memory.
-    pub(crate) fn new() -> mlua::Result<Machine> {
+    pub(crate) fn new() -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let watched = Rc::new(Watched::default());
@@ -130,7 +130,7 @@ impl Machine {
         lua.set_memory_limit(MEMORY_BYTES)?;
         let looked = Rc::clone(&watched);
         lua.set_interrupt(move |_| looked.look());
-        Ok(Machine {
+        Ok(Interpreter {
             watched,
             names: made.get("names")?,
             environment: made.get("environment")?,
@@ -176,7 +176,7 @@ impl Machine {
         out: &mut Output,
         mut execute: impl FnMut(Args<'_>, &mut Output) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let Machine { lua, watched, names, bind, run, out: replies, .. } = self;
+        let Interpreter { lua, watched, names, bind, run, out: replies, .. } = self;
         watched.start(limits);
         replies.set_limit_bytes(MEMORY_BYTES);
         // A script that was stopped at a command left that one's reply.
@@ -310,19 +310,19 @@ mod tests {
     /// A script that was stopped behind a command left that one's reply, and the next scripts had less room for theirs.
     #[test]
     fn a_script_that_is_stopped_at_a_command_leaves_no_reply() {
-        let (known, mut machine) = (Known::default(), Machine::new().expect("memory"));
+        let (known, mut interpreter) = (Known::default(), Interpreter::new().expect("memory"));
         let script = known.evaluated(b"return redis.call('GET', 'a')").expect("a script");
-        let function = machine.compile(&known, &script).expect("it compiles");
+        let function = interpreter.compile(&known, &script).expect("it compiles");
         let mut out = Output::new(1 << 20);
-        let run = |machine: &mut Machine, out: &mut Output, is_stopped: bool| {
-            machine.run(&function, (empty(), empty()), limits(), out, |_, replies| {
+        let run = |interpreter: &mut Interpreter, out: &mut Output, is_stopped: bool| {
+            interpreter.run(&function, (empty(), empty()), limits(), out, |_, replies| {
                 replies.bulk(b"some");
                 if is_stopped { Err(Stop::Killed) } else { Ok(()) }
             })
         };
-        assert!(matches!(run(&mut machine, &mut out, true), Err(Stop::Killed)));
-        assert!(run(&mut machine, &mut out, false).is_ok());
+        assert!(matches!(run(&mut interpreter, &mut out, true), Err(Stop::Killed)));
+        assert!(run(&mut interpreter, &mut out, false).is_ok());
         assert_eq!(out.unsent(), b"$4\r\nsome\r\n");
-        assert_eq!(machine.out.mark(), 0);
+        assert_eq!(interpreter.out.mark(), 0);
     }
 }
