@@ -275,6 +275,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         victims: &[SegmentView],
         evict: bool,
     ) -> Result<Round> {
+        let _round = logs.begin_round();
         let claimed: Vec<u32> =
             victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {

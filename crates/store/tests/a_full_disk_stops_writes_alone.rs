@@ -46,7 +46,7 @@ fn all_are_there(map: &Map) {
 fn a_redo_log_that_finds_no_room_is_read_and_stays() {
     let (dir, disk_dir) =
         (tempfile::tempdir().expect("directory"), tempfile::tempdir().expect("directory"));
-    let Some(disk) = SmallDisk::mount(disk_dir.path(), 24 << 20) else { return };
+    let Some(disk) = SmallDisk::mount(disk_dir.path(), 28 << 20) else { return };
     let store = disk_dir.path().join("store");
     let map = Map::open(dir.path(), options()).expect("open");
     put(&map, 0..KEYS - 50);

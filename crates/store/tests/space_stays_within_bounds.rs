@@ -39,8 +39,9 @@ fn check_space() {
     let stats = map.stats();
     assert!(stats.collections > 0);
     let live = u64::from(keys) * 412;
+    // Beyond: what is written to, a round's copies, and what it freed that waits for readers.
     assert!(
-        stats.disk_bytes <= live * 3 / 2 + (32 << 20),
+        stats.disk_bytes <= live * 3 / 2 + (40 << 20),
         "{} MiB for {} MiB",
         stats.disk_bytes >> 20,
         live >> 20

@@ -59,7 +59,7 @@ pub use saved::{PARAMETERS, Part, SavedIndex, SavedStats, Saving};
 pub use scrub::OnDisk;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 use survey::Backlog;
-pub use survey::{SegmentView, short};
+pub use survey::{InRound, SegmentView, short};
 
 use crate::allocation::AllocationPages;
 use crate::disk_budget::DiskBudget;
@@ -120,6 +120,10 @@ pub struct Logs<M: Memory = Native> {
     unverified_below: AtomicU64,
     /// How much there is to collect, as counted last: a [`Backlog`].
     backlog: AtomicU8,
+    /// How many segments the file may have before writers wait for the collector, as counted last.
+    segments_most: AtomicUsize,
+    /// Whether the collector is in a round.
+    is_in_round: AtomicBool,
     /// Whether short logs are to be made one, when they were counted last.
     has_short: AtomicBool,
     /// Whether logs that are away are half expired, when they were counted last.
@@ -200,6 +204,8 @@ impl<M: Memory> Logs<M> {
             unverified_below: AtomicU64::new(0),
             frozen: Frozen::rows(count),
             backlog: AtomicU8::new(Backlog::None as u8),
+            segments_most: AtomicUsize::new(usize::MAX),
+            is_in_round: AtomicBool::new(false),
             has_short: AtomicBool::new(false),
             has_expired: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
@@ -309,6 +315,7 @@ impl<M: Memory> Logs<M> {
     pub fn recount_backlog(&self) {
         self.uncounted.store(0, Ordering::Relaxed);
         let views = self.survey();
+        self.segments_most.store(self.segments_most(&views), Ordering::Relaxed);
         self.backlog.store(self.backlog_of(&views) as u8, Ordering::Relaxed);
         self.has_short.store(!short(&views).is_empty(), Ordering::Relaxed);
         let has_expired = views.iter().any(|v| v.state == State::Sealed && v.has_expired);

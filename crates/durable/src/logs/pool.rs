@@ -47,6 +47,10 @@ impl<M: Memory> Logs<M> {
         if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
             return Err(self.no_room());
         }
+        if room == Room::Ordinary && self.waits_to_grow(&pool) {
+            drop(pool);
+            return Err(self.no_room_behind_collector());
+        }
         if room == Room::Urgent && !self.leaves_one(&pool) && !self.is_on_the_way_back(&mut pool) {
             return Err(self.no_room());
         }
@@ -161,9 +165,20 @@ impl<M: Memory> Logs<M> {
         self.backlog.load(Ordering::Relaxed) >= Backlog::Behind as u8
     }
 
-    /// Whether an ordinary writer that takes a segment finds room in memory.
+    /// Whether an ordinary writer would have to make the file larger than it may be while there is something to
+    /// collect. What waits for readers is no matter of the collector's.
+    fn waits_to_grow(&self, pool: &Pool) -> bool {
+        let taken = (pool.fresh as usize - 1).saturating_sub(pool.released.len());
+        pool.free.len() <= self.spare()
+            && self.has_backlog()
+            && taken.saturating_sub(self.waiting_segments())
+                >= self.segments_most.load(Ordering::Relaxed)
+    }
+
+    /// Whether an ordinary writer that takes a segment finds room.
     pub fn has_room(&self) -> bool {
-        !self.is_behind() && self.missing_bytes(&self.lock_pool(), 1) == 0
+        let pool = self.lock_pool();
+        !self.is_behind() && !self.waits_to_grow(&pool) && self.missing_bytes(&pool, 1) == 0
     }
 
     /// Makes the spare segments one by one beside those of a map that fills more than its first: on a full disk, keys

@@ -8,19 +8,22 @@ use crossbeam_utils::CachePadded;
 use parking_lot::ReentrantMutex;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace_memory::Memory;
 
 /// So many short logs are made one.
 const SHORT_TOGETHER: usize = 4;
 
-/// Of a hundred bytes in sealed logs on a disk so many may be dead. With the logs that are written to, and a few free
-/// ones, the file takes at most half as much again as what lives.
+/// Of a hundred bytes in sealed logs on a disk so many may be dead. The file takes at most half as much again as what
+/// lives, and a few segments: where it would take more, writers wait for the collector as long as it finds something.
 const DEAD_MOST: u64 = 28;
 
-/// When there are so many, writers wait until the collector has freed some.
-const DEAD_BEHIND: u64 = 32;
+/// The few: logs that are written to, and what a round frees that waits for readers. The collector's copies come to it.
+const BEYOND: usize = 3;
+
+/// A small file has so many beside one for each writer: it is full of dead values long before a round is worth it.
+const SMALL: usize = 8;
 
 /// How long a survey waits for a writer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
@@ -53,22 +56,43 @@ impl<M: Memory> Logs<M> {
     /// waits the less of it has to be moved; on a disk also when more is dead than may be.
     pub(super) fn backlog_of(&self, views: &[SegmentView]) -> Backlog {
         let (due, total) = (views.iter().filter(|v| v.is_due()).count(), self.total_segments());
-        let wasted = |share| self.wasted(views, share) / u64::from(SEGMENT_BYTES);
-        if due > (total / 11).max(2) || wasted(DEAD_BEHIND) > 2 {
+        if due > (total / 11).max(2) {
             return Backlog::Behind;
         }
-        if due > total / 16 || wasted(DEAD_MOST) > 1 { Backlog::Due } else { Backlog::None }
+        let wasted = self.wasted(views) / u64::from(SEGMENT_BYTES);
+        if due > total / 16 || wasted > 1 { Backlog::Due } else { Backlog::None }
     }
 
-    /// Dead bytes of sealed logs beyond so many in a hundred; none where it is not the disk that they take.
-    fn wasted(&self, views: &[SegmentView], share: u64) -> u64 {
+    /// Dead bytes of sealed logs beyond what may be dead; none where it is not the disk that they take. Those of a
+    /// round count until they are free: else writers would go on while it lasts.
+    fn wasted(&self, views: &[SegmentView]) -> u64 {
         if self.medium.is_byte_addressable() {
             return 0;
         }
-        let sealed = views.iter().filter(|v| v.state == State::Sealed);
+        let is_in_round = self.is_in_round.load(Ordering::Relaxed);
+        let counts = |v: &&SegmentView| {
+            v.state == State::Sealed || is_in_round && v.state == State::Collecting
+        };
         let add = |(dead, used), v: &SegmentView| (dead + v.dead_bytes, used + v.used_bytes);
-        let (dead, used) = sealed.fold((0, 0), add);
-        dead.saturating_sub(used * share / 100)
+        let (dead, used) = views.iter().filter(counts).fold((0, 0), add);
+        dead.saturating_sub(used * DEAD_MOST / 100)
+    }
+
+    /// How many segments a file with these logs may have before writers wait for the collector, which has something to
+    /// collect.
+    pub(super) fn segments_most(&self, views: &[SegmentView]) -> usize {
+        if self.medium.is_byte_addressable() {
+            return usize::MAX;
+        }
+        let live: u64 = views.iter().map(SegmentView::live_bytes).sum();
+        let most = (live * 3 / 2 / u64::from(SEGMENT_BYTES)) as usize + BEYOND;
+        most.max(SMALL + self.writers.len())
+    }
+
+    /// Marks a round of the collector, until the mark is dropped.
+    pub fn begin_round(&self) -> InRound<'_> {
+        self.is_in_round.store(true, Ordering::Relaxed);
+        InRound(&self.is_in_round)
     }
 
     /// The sealed logs to collect, the best first: those that are half dead, the deadest first.
@@ -79,7 +103,7 @@ impl<M: Memory> Logs<M> {
     /// soon be dead all through, and costs less then. Where there is no `room` for what lives in them, those with the
     /// least.
     pub fn due(&self, sealed: &[SegmentView], room: u64) -> Vec<SegmentView> {
-        let wasted = self.wasted(sealed, DEAD_MOST);
+        let wasted = self.wasted(sealed);
         if wasted <= u64::from(SEGMENT_BYTES) {
             let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
             due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
@@ -128,6 +152,17 @@ impl<M: Memory> Logs<M> {
     }
 }
 
+/// A round of the collector.
+#[derive(Debug)]
+#[must_use = "it ends when this is dropped"]
+pub struct InRound<'a>(&'a AtomicBool);
+
+impl Drop for InRound<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// How much there is to collect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -135,7 +170,7 @@ pub(super) enum Backlog {
     None,
     /// Enough for a round.
     Due,
-    /// So much that writers wait.
+    /// So much half dead that writers wait.
     Behind,
 }
 
