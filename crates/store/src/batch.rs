@@ -299,12 +299,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         };
         // All its writes are of one moment. The keys are reserved until that is decided.
         let commit = self.watches.are_versions_kept().then(Commit::of_batch);
-        let _decides = commit.as_ref().map(|commit| Decides(commit, self.versions.moments()));
+        let decides = commit.as_ref().map(|commit| Decides(commit, self.versions.moments()));
         let hint = Hint::InBatch { is_reserved: reservation.is_some(), commit: commit.as_ref() };
         let mut open = OpenBatch::begin(self, held);
-        let mut tickets = self.write_batch(by, writes, hint, room)?;
+        let mut tickets = self.write_batch(by, writes.clone(), hint, room)?;
         before_end();
         saw(&mut tickets, open.end());
+        if decides.is_some() {
+            drop(decides);
+            let memory = self.values.medium().memory();
+            writes.for_each(|(key, _)| {
+                self.versions.thin(memory, (hash_key(self.seed, key), key));
+            });
+        }
         Ok(Some(tickets))
     }
 
@@ -472,6 +479,44 @@ mod tests {
         let mut session = map.session();
         session.set_wait(Wait::Never { since: None });
         session.put(b"key", b"other", None).expect("the batch is over");
+    }
+
+    /// A batch that deleted many large values copied all of them for a snapshot, whatever the budget: what is not
+    /// decided cannot be forgotten.
+    #[test]
+    fn a_batch_that_replaces_much_goes_on_without_copies() {
+        const VALUE: usize = 1 << 20;
+        let dir = tempfile::tempdir().expect("directory");
+        // No write waits for a checkpoint, here inside a batch.
+        let durability = crate::options::Durability::None;
+        let options =
+            MapOptions { memory_budget_bytes: 128 << 20, durability, ..MapOptions::default() };
+        let map = Map::open(dir.path(), options).expect("open");
+        let keys: Vec<[u8; 4]> = (0..60u32).map(u32::to_be_bytes).collect();
+        keys.iter().for_each(|key| map.put(key, &vec![key[3]; VALUE]).expect("put"));
+        let before = map.snapshot();
+        let engine = &map.inner.engine;
+        let by = By { writer: 1, wait: Wait::ForRoom };
+        let deletes = keys.iter().map(|key| (&key[..], Change::Delete));
+        let applied = engine.apply(by, deletes, None, || {
+            let kept = engine.versions.bytes();
+            assert!(kept < (32 << 20) + 60 * 256, "{kept} bytes");
+            assert!(kept > 30 << 20, "there was room for some: {kept} bytes");
+            assert!(matches!(before.get(&keys[0]), Err(Error::SnapshotEnded { .. })));
+            // One that is opened now needs what every key was: of the first there are copies.
+            let now = map.snapshot();
+            let first = now.get(&keys[0]).expect("there is a copy");
+            assert_eq!(first, Some(vec![0; VALUE]));
+            assert!(matches!(now.get(&keys[59]), Err(Error::SnapshotEnded { .. })));
+            assert!(matches!(now.get(&keys[0]), Err(Error::SnapshotEnded { .. })), "of all keys");
+            let all: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let told = map.snapshot().multi_get(&all, |_, _| panic!("nobody is told"));
+            assert!(matches!(told, Err(Error::SnapshotEnded { .. })));
+            assert!(matches!(map.snapshot().for_each(|_, _| ()), Err(Error::SnapshotEnded { .. })));
+        });
+        assert!(applied.expect("room").is_some());
+        assert_eq!(map.snapshot().get(&keys[59]).expect("it has not ended"), None);
+        assert!(map.is_empty());
     }
 
     /// A batch inside kept every value that it wrote over until its end, beside what is bounded: a counter in a loop

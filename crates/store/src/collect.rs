@@ -137,6 +137,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // Logs that left may have made room since somebody found none.
         match freed && !stays || !needs_disk && logs.has_room() {
             true => self.pressure.relieve(),
+            // That the file is large is no reason to refuse anybody.
+            false if pressed && !needs_disk && logs.let_grow() => self.pressure.relieve(),
             false if pressed && needs_disk => self.pressure.give_up_disk(this_round),
             false if pressed => self.pressure.give_up(this_round),
             false => {}

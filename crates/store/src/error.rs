@@ -138,6 +138,17 @@ pub enum Error {
         /// What keeps them apart.
         why: &'static str,
     },
+    /// A key or value is not of the type that the map was opened for.
+    #[error(
+        "the item with the key `{key}` does not fit the types of the map: {why}; open it with those that wrote it, or read it \
+         as bytes (TypedMap::map)"
+    )]
+    NotOfType {
+        /// The key as it is in the map, its beginning if it is long.
+        key: String,
+        /// What does not fit.
+        why: String,
+    },
     /// A range was asked of a map whose keys are in no order.
     #[error("the map is a hash map without key order: open it with kind = \"ordered\" for ranges")]
     Unordered,

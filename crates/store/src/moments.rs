@@ -37,13 +37,30 @@ pub struct Moments {
     clock: AtomicU64,
     /// What is of this moment or before is in all snapshots, open or to come.
     oldest: AtomicU64,
+    open: Mutex<Open>,
+    /// Had before `open`.
     views: Mutex<Views>,
+}
+
+/// The snapshots that are open.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// How many, by their moments.
+    counts: BTreeMap<u64, usize>,
+    /// One that is not among them yet is of this moment or a later one.
+    next: u64,
+}
+
+impl Open {
+    /// Whether a snapshot needs what was replaced at `to`, if another note of the key is of `from`, before: one that
+    /// is of the moments between.
+    pub fn need(&self, from: u64, to: u64) -> bool {
+        from < to && (to > self.next || self.counts.range(from..to).next().is_some())
+    }
 }
 
 #[derive(Default)]
 struct Views {
-    /// How many snapshots are open, by their moments.
-    open: BTreeMap<u64, usize>,
     is_armed: bool,
     /// When the last one was closed.
     idle_since: Option<Instant>,
@@ -104,28 +121,36 @@ impl Moments {
         let at = self.clock.fetch_add(1, Ordering::SeqCst);
         // See `Commit::decide`.
         fence(Ordering::SeqCst);
-        *views.open.entry(at).or_default() += 1;
         views.idle_since = None;
-        self.find_oldest(&views);
+        let mut open = self.open.lock();
+        *open.counts.entry(at).or_default() += 1;
+        open.next = at + 1;
+        self.find_oldest(&open);
+        drop(open);
         Arc::new(Moment { moments: Arc::clone(self), at })
     }
 
     fn close(&self, at: u64) {
-        let mut views = self.views.lock();
-        if let Some(count) = views.open.get_mut(&at) {
+        let (mut views, mut open) = (self.views.lock(), self.open.lock());
+        if let Some(count) = open.counts.get_mut(&at) {
             *count -= 1;
             if *count == 0 {
-                views.open.remove(&at);
+                open.counts.remove(&at);
             }
         }
-        if views.open.is_empty() {
+        if open.counts.is_empty() {
             views.idle_since = Some(Instant::now());
         }
-        self.find_oldest(&views);
+        self.find_oldest(&open);
     }
 
-    fn find_oldest(&self, views: &Views) {
-        let oldest = views.open.keys().next().copied();
+    /// Has the snapshots that are open looked at: neither is one opened nor closed meanwhile.
+    pub(crate) fn with_open<R>(&self, f: impl FnOnce(&Open) -> R) -> R {
+        f(&self.open.lock())
+    }
+
+    fn find_oldest(&self, open: &Open) {
+        let oldest = open.counts.keys().next().copied();
         // One that is opened next is of this moment or a later one.
         self.oldest.store(oldest.unwrap_or_else(|| self.now()), Ordering::SeqCst);
     }
@@ -134,7 +159,8 @@ impl Moments {
     pub(crate) fn tick(&self) {
         let Some(mut views) = self.views.try_lock() else { return };
         let is_over = views.idle_since.is_some_and(|since| since.elapsed() >= ARMED_FOR);
-        if views.is_armed && views.open.is_empty() && is_over {
+        // None is opened meanwhile, which takes what is held here.
+        if views.is_armed && self.open.lock().counts.is_empty() && is_over {
             views.is_armed = false;
             views.maps.iter().filter_map(Weak::upgrade).for_each(|map| map.disarm());
         }

@@ -16,7 +16,15 @@ pub(crate) const PAGE: usize = 128;
 /// The same at the start of a range that has an end: it may be near, and nobody wants what is behind it.
 const FIRST_PAGE: usize = 16;
 
-/// Keys between two bounds, in their order or against it.
+/// Keys between two bounds, in their order or against it. Made from any two that are references to bytes or text:
+///
+/// ```
+/// use std::ops::Bound;
+/// use terrace_store::Range;
+/// let range = Range::from("ada".."eve");
+/// assert_eq!((range.from, range.to), (Bound::Included(&b"ada"[..]), Bound::Excluded(&b"eve"[..])));
+/// assert_eq!(Range::from(&b"eve"[..]..).to, Bound::Unbounded);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
     /// Where it begins, in the order of keys whatever the direction.
@@ -97,6 +105,42 @@ impl<'a> Range<'a> {
             (Direction::Down, Bound::Excluded(from), _) => key <= from,
             (Direction::Up, _, Bound::Unbounded) | (Direction::Down, Bound::Unbounded, _) => false,
         }
+    }
+}
+
+impl<'a> Range<'a> {
+    fn between<K: AsRef<[u8]> + ?Sized>(from: Bound<&'a K>, to: Bound<&'a K>) -> Range<'a> {
+        Range { from: from.map(K::as_ref), to: to.map(K::as_ref), direction: Direction::Up }
+    }
+}
+
+macro_rules! from_bounds {
+    ($($bounds:ident ($of:ident) => $from:expr, $to:expr;)*) => {$(
+        impl<'a, K: AsRef<[u8]> + ?Sized> From<std::ops::$bounds<&'a K>> for Range<'a> {
+            fn from($of: std::ops::$bounds<&'a K>) -> Range<'a> {
+                Range::between($from, $to)
+            }
+        }
+    )*};
+}
+
+from_bounds! {
+    Range(of) => Bound::Included(of.start), Bound::Excluded(of.end);
+    RangeInclusive(of) => Bound::Included(*of.start()), Bound::Included(*of.end());
+    RangeFrom(of) => Bound::Included(of.start), Bound::Unbounded;
+    RangeTo(of) => Bound::Unbounded, Bound::Excluded(of.end);
+    RangeToInclusive(of) => Bound::Unbounded, Bound::Included(of.end);
+}
+
+impl From<std::ops::RangeFull> for Range<'static> {
+    fn from(_: std::ops::RangeFull) -> Range<'static> {
+        Range::ALL
+    }
+}
+
+impl<'a, K: AsRef<[u8]> + ?Sized> From<(Bound<&'a K>, Bound<&'a K>)> for Range<'a> {
+    fn from((from, to): (Bound<&'a K>, Bound<&'a K>)) -> Range<'a> {
+        Range::between(from, to)
     }
 }
 

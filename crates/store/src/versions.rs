@@ -14,8 +14,10 @@
 //!
 //! # What is kept
 //! Copies of what was replaced, on the map's budget. One note of a key for each moment at the most, and none that all
-//! open snapshots are later than. When they take more than their share of the budget, the snapshots of the map end
+//! open snapshots are later than; of a key that is written again and again, about as many as there are snapshots. When
+//! they take more than their share of the budget, the snapshots of the map end
 //! ([`Error::SnapshotEnded`](crate::Error::SnapshotEnded)), as they do where keys are evicted, or the map is cleared.
+//! A batch that replaces more than that share goes on without copies; whoever would need one ends.
 
 mod notes;
 
@@ -39,6 +41,10 @@ const SHARE: u64 = 4;
 const LEAST_BYTES: u64 = 4 << 20;
 /// What a note takes beside key and value, about.
 const NOTE_BYTES: usize = 192;
+/// Notes of a key, at this number and twice as many each time, of which those that lie between snapshots go.
+const CROWDED: usize = 8;
+
+const TOO_MUCH: &str = "older versions of its keys took more than a quarter of the memory budget";
 
 /// What a key was.
 #[derive(Debug)]
@@ -51,17 +57,28 @@ pub(crate) struct Older {
     pub ticket: Option<Ticket>,
 }
 
-/// That a key was written, and what it was before; nothing: it was not there.
+/// What is noted of a key that is written.
+pub(crate) enum Was {
+    Absent,
+    There(Arc<Older>),
+    /// Something of which there was no room for a copy.
+    Forgotten,
+}
+
+/// That a key was written, and what it was before.
 struct Note {
     number: u64,
     commit: Arc<Commit>,
-    was: Option<Arc<Older>>,
+    was: Was,
 }
 
 impl Note {
     fn bytes(&self, key: &[u8]) -> u64 {
-        let bytes = self.was.as_ref().and_then(|was| was.bytes.as_ref());
-        (NOTE_BYTES + key.len() + bytes.map_or(0, |bytes| bytes.len())) as u64
+        let bytes = match &self.was {
+            Was::There(older) => older.bytes.as_ref().map_or(0, |bytes| bytes.len()),
+            Was::Absent | Was::Forgotten => 0,
+        };
+        (NOTE_BYTES + key.len() + bytes) as u64
     }
 }
 
@@ -109,18 +126,40 @@ impl Versions {
         &self.shards[hash as usize % SHARDS]
     }
 
+    /// Bytes that older versions may take.
+    fn most_bytes(&self) -> u64 {
+        (self.budget.limit() / SHARE).max(LEAST_BYTES)
+    }
+
+    /// Whether there is room for a copy of so many bytes. If none is left once what no snapshot needs is gone, the
+    /// snapshots end that are open.
+    pub fn has_room(&self, memory: &impl Memory, bytes: u64) -> bool {
+        let fits = || self.bytes() + bytes <= self.most_bytes();
+        if fits() {
+            return true;
+        }
+        self.sweep(memory);
+        if !fits() {
+            self.end(TOO_MUCH);
+            self.sweep(memory);
+        }
+        fits()
+    }
+
     /// Notes what a key is, whose lock the caller holds, before it is written; the number of the note.
     pub fn note(
         &self,
         memory: &impl Memory,
         (hash, key): (u64, &[u8]),
-        was: Option<Older>,
+        was: Was,
         batch: Option<&Arc<Commit>>,
     ) -> u64 {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let commit = batch.map_or_else(Arc::default, Arc::clone);
-        let note = Note { number, commit, was: was.map(Arc::new) };
+        let note = Note { number, commit, was };
         let bytes = note.bytes(key);
+        self.budget.take_anyway(bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut shard = lock(memory, self.shard(hash));
         match shard.get_mut(key) {
             None => shard.insert(key, note),
@@ -131,6 +170,9 @@ impl Versions {
                     last.commit.decide(&self.moments);
                 }
                 notes.push(note);
+                if notes.len() >= CROWDED && notes.len().is_power_of_two() {
+                    self.thin_out_between(key, notes);
+                }
             }
         }
         self.notes.fetch_add(1, Ordering::SeqCst);
@@ -138,12 +180,7 @@ impl Versions {
             shard.retain(|key, notes| !self.thin_out(key, notes));
         }
         drop(shard);
-        self.budget.take_anyway(bytes);
-        let taken = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if taken > (self.budget.limit() / SHARE).max(LEAST_BYTES) {
-            self.end("older versions of its keys took more than a quarter of the memory budget");
-            self.sweep(memory);
-        }
+        self.has_room(memory, 0);
         number
     }
 
@@ -187,6 +224,26 @@ impl Versions {
         notes.is_empty()
     }
 
+    /// Takes out what lies between two snapshots: who writes a key again and again while an old one is open leaves a
+    /// note for each of the transactions that came and went since.
+    fn thin_out_between(&self, key: &[u8], notes: &mut Vec<Note>) {
+        let (mut before, mut gone, mut count) = (0, 0, 0);
+        let ended = self.ended_below.load(Ordering::SeqCst);
+        self.moments.with_open(|open| {
+            notes.retain(|note| {
+                let Some(at) = note.commit.decided() else { return true };
+                let stays = open.need(before.max(ended), at);
+                before = at;
+                if !stays {
+                    gone += note.bytes(key);
+                    count += 1;
+                }
+                stays
+            });
+        });
+        self.forget(count, gone);
+    }
+
     /// What was replaced at this moment or before is needed by nobody. A snapshot that has ended needs nothing.
     fn oldest(&self) -> u64 {
         self.moments.oldest().max(self.ended_below.load(Ordering::SeqCst))
@@ -222,7 +279,53 @@ impl Versions {
             return None;
         }
         let shard = lock(memory, self.shard(hash));
-        shard.get(key).and_then(|notes| first_after(notes, moment))
+        shard
+            .get(key)
+            .and_then(|notes| first_after(notes, moment))
+            .map(|was| self.told(was, moment))
+    }
+
+    /// Whether the key was written after this moment.
+    pub fn is_written(&self, memory: &impl Memory, (hash, key): (u64, &[u8]), moment: u64) -> bool {
+        self.notes.load(Ordering::SeqCst) > 0 && {
+            let shard = lock(memory, self.shard(hash));
+            shard.get(key).is_some_and(|notes| first_after(notes, moment).is_some())
+        }
+    }
+
+    /// A key of a range that was written after this moment.
+    pub fn written_in(
+        &self,
+        memory: &impl Memory,
+        range: Range<'_>,
+        moment: u64,
+    ) -> Option<Box<[u8]>> {
+        let mut found = None;
+        if self.notes.load(Ordering::SeqCst) == 0 || is_empty(range.from, range.to) {
+            return found;
+        }
+        for shard in &self.shards {
+            let shard = lock(memory, &**shard);
+            shard.each((range.from, range.to), |key, notes| {
+                if found.is_none() && first_after(notes, moment).is_some() {
+                    found = Some(Box::from(key));
+                }
+            });
+        }
+        found
+    }
+
+    /// What is told of it to a snapshot of this moment; where no copy is left, nothing, and that has ended.
+    fn told(&self, was: &Was, moment: u64) -> Option<Arc<Older>> {
+        match was {
+            Was::Absent => None,
+            Was::There(older) => Some(Arc::clone(older)),
+            Was::Forgotten => {
+                *self.why.lock() = TOO_MUCH;
+                self.ended_below.fetch_max(moment + 1, Ordering::SeqCst);
+                None
+            }
+        }
     }
 
     /// The same of all keys of a range that were written since, in the order of keys; to be asked after it was read. Of
@@ -240,7 +343,8 @@ impl Versions {
         for shard in &self.shards {
             let shard = lock(memory, &**shard);
             shard.each((range.from, range.to), |key, notes| {
-                found.extend(first_after(notes, moment).map(|was| (key.into(), was)));
+                let was = first_after(notes, moment);
+                found.extend(was.map(|was| (key.into(), self.told(was, moment))));
             });
         }
         found
@@ -278,8 +382,8 @@ impl Drop for Versions {
     }
 }
 
-fn first_after(notes: &[Note], moment: u64) -> Option<Option<Arc<Older>>> {
-    notes.iter().find(|note| note.commit.is_after(moment)).map(|note| note.was.clone())
+fn first_after(notes: &[Note], moment: u64) -> Option<&Was> {
+    notes.iter().find(|note| note.commit.is_after(moment)).map(|note| &note.was)
 }
 
 /// Whether no key can lie between them: the standard library's maps do not take such bounds.

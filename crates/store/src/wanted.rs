@@ -3,7 +3,7 @@
 use crate::engine::{Change, Engine, Held, Value, is_live};
 use crate::error::Result;
 use crate::moments::Commit;
-use crate::versions::Older;
+use crate::versions::{Older, Was};
 use std::cell::Cell;
 use std::sync::Arc;
 use terrace_durable::item::{Item, NewItem};
@@ -169,32 +169,35 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let may_write = self.watches.may_write(hash, key, allowed.reserved);
         if may_write && self.watches.are_versions_kept() {
-            let older = old.and_then(|(location, item)| match is_live(&item) {
-                true => Some(self.older(location, &item)),
+            let was = old.map_or(Was::Absent, |(location, item)| match is_live(&item) {
+                true => self.older(location, &item),
                 false => self.deleted(location, &item),
             });
             let memory = self.values.medium().memory();
-            noted.set(self.versions.note(memory, (hash, key), older, allowed.commit));
+            noted.set(self.versions.note(memory, (hash, key), was, allowed.commit));
         }
         (!may_write).then_some(Outcome::Reserved)
     }
 
     /// A copy of an item for snapshots.
-    fn older(&self, location: u64, item: &Item<'_>) -> Older {
+    fn older(&self, location: u64, item: &Item<'_>) -> Was {
         let Item { value, version, expires_at_ms, .. } = *item;
+        if !self.versions.has_room(self.values.medium().memory(), value.len() as u64) {
+            return Was::Forgotten;
+        }
         let ticket = self.values.undurable(location);
-        Older { bytes: Some(value.into()), version, expires_at_ms, ticket }
+        Was::There(Arc::new(Older { bytes: Some(value.into()), version, expires_at_ms, ticket }))
     }
 
     /// That a key was not there, if that is still to be committed before it is told.
-    fn deleted(&self, location: u64, item: &Item<'_>) -> Option<Older> {
-        let ticket = item.tombstone.then(|| self.values.undurable(location)).flatten();
-        ticket.map(|ticket| Older {
-            bytes: None,
-            version: item.version,
-            expires_at_ms: None,
-            ticket: Some(ticket),
-        })
+    fn deleted(&self, location: u64, item: &Item<'_>) -> Was {
+        match item.tombstone.then(|| self.values.undurable(location)).flatten() {
+            None => Was::Absent,
+            ticket => {
+                let (version, expires_at_ms) = (item.version, None);
+                Was::There(Arc::new(Older { bytes: None, version, expires_at_ms, ticket }))
+            }
+        }
     }
 
     /// A live key, whose lock the caller holds, is evicted: tells whoever watches it. The number of the note for
@@ -207,8 +210,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !self.watches.are_versions_kept() {
             return 0;
         }
-        let older = self.older(location, item);
-        self.versions.note(self.values.medium().memory(), (hash, item.key), Some(older), None)
+        let was = self.older(location, item);
+        self.versions.note(self.values.medium().memory(), (hash, item.key), was, None)
     }
 
     /// The index says what was noted, if it was.

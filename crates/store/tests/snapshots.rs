@@ -217,6 +217,49 @@ fn what_it_kept_is_given_back() {
     }
 }
 
+/// Each transaction has a moment of its own: a key that many wrote, one after the other, had as many older versions
+/// beside an old snapshot, each looked at by each write.
+#[test]
+fn of_a_key_that_is_written_again_and_again_it_keeps_what_a_snapshot_needs() {
+    for options in ways() {
+        let (_dir, map) = opened(anew(&options));
+        map.put(b"counter", b"0").expect("put");
+        let mut snapshots = vec![(0, map.snapshot())];
+        for number in 1..=3000u32 {
+            // A moment that nobody stays in.
+            drop(map.snapshot());
+            match number % 2 {
+                0 => map.put(b"counter", number.to_string().as_bytes()).expect("put"),
+                _ => map
+                    .session()
+                    .atomic(|session| session.put(b"counter", number.to_string().as_bytes(), None))
+                    .expect("a batch"),
+            }
+            if number % 1000 == 500 {
+                snapshots.push((number, map.snapshot()));
+            }
+            if number % 100 == 0 {
+                for (was, snapshot) in &snapshots {
+                    let found = snapshot.get(b"counter").expect("it has not ended");
+                    assert_eq!(found, Some(was.to_string().into_bytes()));
+                }
+            }
+        }
+        let kept = map.stats().snapshot_bytes;
+        assert!(kept < 16 * 256, "{kept} bytes for {} snapshots", snapshots.len());
+        // What one alone needed goes with the next writes, and the others' stays.
+        drop(snapshots.remove(1));
+        for number in 0..100u32 {
+            drop(map.snapshot());
+            map.put(b"counter", &number.to_le_bytes()).expect("put");
+        }
+        for (was, snapshot) in &snapshots {
+            let found = snapshot.get(b"counter").expect("it has not ended");
+            assert_eq!(found, Some(was.to_string().into_bytes()));
+        }
+    }
+}
+
 #[test]
 fn one_that_takes_too_much_ends_and_writers_go_on() {
     let (_dir, map) = opened(MapOptions { memory_budget_bytes: 64 << 20, ..MapOptions::default() });

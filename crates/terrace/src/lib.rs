@@ -19,6 +19,7 @@ pub mod config;
 mod database;
 pub mod orders;
 pub mod transfer;
+mod typed;
 
 pub use config::{Config, ConfigError};
 pub use database::{Database, MapOpener, MapTiers, Opening, SHARED_TIER, TierUse, durability_of};
@@ -28,9 +29,10 @@ pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, DiskBudget, DiskSpace, DiskUse, Domain, Durability,
-    Error, IndexTier, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment, Moments,
-    Persist, Popped, Procedure, Queue, QueueBuilder, QueueOptions, QueueStats, Range,
+    Error, IndexTier, Items, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment,
+    Moments, Persist, Popped, Procedure, Queue, QueueBuilder, QueueOptions, QueueStats, Range,
     RecoveryReport, Result, Session, TornTail, Transaction, Value, ValueDesign, Wait, Watch,
     WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;
+pub use typed::{Key, KeyParts, TypedItems, TypedMap};

@@ -10,7 +10,7 @@ use terrace_memory::Memory;
 
 /// Free segments that only the collector and deletes may take, where the budget is not too small for that: without
 /// them a full disk could never be collected.
-const COLLECTOR_SPARE: usize = 2;
+pub(super) const COLLECTOR_SPARE: usize = 2;
 
 /// Segments given back that are tried at the most on a full disk.
 const RELEASED_TRIED: usize = 64;
@@ -165,20 +165,37 @@ impl<M: Memory> Logs<M> {
         self.backlog.load(Ordering::Relaxed) >= Backlog::Behind as u8
     }
 
-    /// Whether an ordinary writer would have to make the file larger than it may be while there is something to
-    /// collect. What waits for readers is no matter of the collector's.
+    /// Whether the file is as large as it may be while there is something to collect. What waits for readers is no
+    /// matter of the collector's; a saved index, and what was cleared, are none of what lives.
+    fn is_at_bound(&self, pool: &Pool) -> bool {
+        let others = self.waiting_segments() + self.saved_segments() + pool.gone.len();
+        let taken = (pool.fresh as usize - 1).saturating_sub(pool.released.len() + others);
+        self.has_backlog() && taken >= self.segments_most.load(Ordering::Relaxed)
+    }
+
+    /// Whether an ordinary writer would have to make the file larger than it may be.
     fn waits_to_grow(&self, pool: &Pool) -> bool {
-        let taken = (pool.fresh as usize - 1).saturating_sub(pool.released.len());
-        pool.free.len() <= self.spare()
-            && self.has_backlog()
-            && taken.saturating_sub(self.waiting_segments())
-                >= self.segments_most.load(Ordering::Relaxed)
+        pool.free.len() <= self.spare() && self.is_at_bound(pool)
     }
 
     /// Whether an ordinary writer that takes a segment finds room.
     pub fn has_room(&self) -> bool {
-        let pool = self.lock_pool();
-        !self.is_behind() && !self.waits_to_grow(&pool) && self.missing_bytes(&pool, 1) == 0
+        self.has_memory() && !self.is_behind() && !self.waits_to_grow(&self.lock_pool())
+    }
+
+    fn has_memory(&self) -> bool {
+        self.missing_bytes(&self.lock_pool(), 1) == 0
+    }
+
+    /// Lets writers go on that wait for the collector alone, which has freed nothing that helps them: until it is counted
+    /// again, the file may grow. Whether that is all they wait for.
+    pub fn let_grow(&self) -> bool {
+        let lets = self.has_memory();
+        if lets {
+            self.segments_most.store(usize::MAX, Ordering::Relaxed);
+            self.backlog.fetch_min(Backlog::Due as u8, Ordering::Relaxed);
+        }
+        lets
     }
 
     /// Makes the spare segments one by one beside those of a map that fills more than its first: on a full disk, keys
@@ -306,7 +323,7 @@ impl<M: Memory> Logs<M> {
         for _ in 0..count + COLLECTOR_SPARE {
             let segment = {
                 let mut pool = self.lock_pool();
-                if pool.free.len() >= count + COLLECTOR_SPARE {
+                if pool.free.len() >= count + COLLECTOR_SPARE || self.is_at_bound(&pool) {
                     return Ok(());
                 }
                 self.grow_pool(&mut pool, Room::Ordinary)?

@@ -1,6 +1,7 @@
 //! What there is of logs at a moment: how full each is, how much of it is dead, and where it lies.
 
 use super::appender::Writer;
+use super::pool::COLLECTOR_SPARE;
 use super::{COLLECTOR, Logs, SEGMENT_BYTES, State};
 use crate::item;
 use crate::values::Residence;
@@ -19,11 +20,9 @@ const SHORT_TOGETHER: usize = 4;
 /// lives, and a few segments: where it would take more, writers wait for the collector as long as it finds something.
 const DEAD_MOST: u64 = 28;
 
-/// The few: logs that are written to, and what a round frees that waits for readers. The collector's copies come to it.
-const BEYOND: usize = 3;
-
-/// A small file has so many beside one for each writer: it is full of dead values long before a round is worth it.
-const SMALL: usize = 8;
+/// A small file may have so many beside those that writers and the collector have: it is full of dead values long before
+/// a round is worth it.
+const SMALL: usize = 6;
 
 /// How long a survey waits for a writer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
@@ -79,14 +78,15 @@ impl<M: Memory> Logs<M> {
     }
 
     /// How many segments a file with these logs may have before writers wait for the collector, which has something to
-    /// collect.
+    /// collect: half as much again as what lives, the logs that are written to, and the spare ones. Beyond it the
+    /// collector's copies, and what waits for readers.
     pub(super) fn segments_most(&self, views: &[SegmentView]) -> usize {
         if self.medium.is_byte_addressable() {
             return usize::MAX;
         }
         let live: u64 = views.iter().map(SegmentView::live_bytes).sum();
-        let most = (live * 3 / 2 / u64::from(SEGMENT_BYTES)) as usize + BEYOND;
-        most.max(SMALL + self.writers.len())
+        let logs = ((live * 3 / 2).div_ceil(u64::from(SEGMENT_BYTES)) as usize).max(SMALL);
+        logs + self.writers.len() + COLLECTOR_SPARE
     }
 
     /// Marks a round of the collector, until the mark is dropped.

@@ -95,13 +95,13 @@ impl<M: Memory, I: Memory> Part<M, I> {
         let (memory, moment) = (engine.values.medium().memory(), self.snapshot.moment().at());
         for (key, _) in keys {
             let hash = hash_key(engine.seed, key);
-            if engine.versions.at(memory, (hash, key), moment).is_some() {
+            if engine.versions.is_written(memory, (hash, key), moment) {
                 return Err(conflict(key));
             }
         }
         for (from, to) in &self.ranges {
             let range = Range { from: bound(from), to: bound(to), direction: Direction::Up };
-            if let Some(key) = engine.versions.range_at(memory, range, moment).into_keys().next() {
+            if let Some(key) = engine.versions.written_in(memory, range, moment) {
                 return Err(conflict(&key));
             }
         }
