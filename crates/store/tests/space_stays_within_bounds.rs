@@ -33,7 +33,7 @@ fn check_space(durability: Durability, keys: u32) {
     let mut session = map.session();
     let mut put = |number: u32, key: u32| {
         session.put(&key.to_be_bytes(), &[7; 400], None).expect("put");
-        if number % 1000 == 0 {
+        if number.is_multiple_of(1000) {
             session.commit().expect("commit");
         }
     };

@@ -13,6 +13,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..100 {
         jobs.push(format!("resize image {number}").as_bytes())?;
     }
+    drop(jobs);
     db.close()?;
 
     // A later run of the program finds them.
