@@ -152,8 +152,8 @@ impl<M: Memory, I: Memory> DoubleEndedIterator for Items<'_, M, I> {
 impl<M: Memory, I: Memory> FusedIterator for Items<'_, M, I> {}
 
 impl<M: Memory, I: Memory> Map<M, I> {
-    /// The items of a range, copied, from either end. Every key that is there from the first call to the last
-    /// is told exactly once; one that is written or removed meanwhile may be told or not, and each with a value that it had
+    /// The items of a range, copied, from either end. Every key that is there from the first call to the last is told
+    /// exactly once; one that is written or removed meanwhile may be told or not, and each with a value that it had
     /// meanwhile. [`MapSnapshot::iter`] tells all as they were at one moment.
     ///
     /// ```
@@ -172,8 +172,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// ```
     ///
     /// # Errors
-    /// An item is one, and the last, where [`Map::range`] would return it: [`Error::Unordered`](crate::Error::Unordered) if
-    /// the map is not ordered.
+    /// An item is one, and the last, where [`Map::range`] would return it:
+    /// [`Error::Unordered`](crate::Error::Unordered) if the map is not ordered.
     pub fn iter<'r>(&self, range: impl Into<Range<'r>>) -> Items<'static, M, I> {
         Items::new(Source::Map(self.clone()), range.into())
     }
@@ -222,8 +222,8 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
 
 impl<M: Memory, I: Memory> Transaction<M, I> {
     /// The items of a range of an ordered map, with what the transaction wrote, from either end. It has the transaction
-    /// to itself: collect what is to be written. Where that certifies what it reads, whole pages are certified, up to 512
-    /// keys more than were told.
+    /// to itself: collect what is to be written. Where that certifies what it reads, whole pages are certified, up to
+    /// 512 keys more than were told.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

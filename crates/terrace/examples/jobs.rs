@@ -1,5 +1,5 @@
-//! Jobs in a durable queue: what was pushed is there after a crash, and each goes to one worker. A job that was popped is
-//! gone, done or not: a program that must finish it keeps it in a map until then.
+//! Jobs in a durable queue: what was pushed is there after a crash, and each goes to one worker. A job that was popped
+//! is gone, done or not: a program that must finish it keeps it in a map until then.
 //!
 //! `cargo run --release -p terrace --example jobs`
 

@@ -228,9 +228,9 @@ impl<K: Key, V: Serialize + DeserializeOwned> TypedMap<K, V> {
         self.map.delete(&key.encode())
     }
 
-    /// Changes the value of `key`: `f` gets it, or none, and returns the new one, which `update` returns; `None` deletes
-    /// the key. It keeps its time of expiry. If others write the key meanwhile `f` runs again: it must have no other effect
-    /// that cannot be repeated.
+    /// Changes the value of `key`: `f` gets it, or none, and returns the new one, which `update` returns; `None`
+    /// deletes the key. It keeps its time of expiry. If others write the key meanwhile `f` runs again: it must have no
+    /// other effect that cannot be repeated.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -370,8 +370,8 @@ impl<K: Key, V: Serialize + DeserializeOwned> TypedMap<K, V> {
         transaction.delete(&self.map, &key.encode())
     }
 
-    /// The items of a range in a transaction, with what that wrote. They have the transaction to themselves: collect what
-    /// is to be written.
+    /// The items of a range in a transaction, with what that wrote. They have the transaction to themselves: collect
+    /// what is to be written.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -187,8 +187,8 @@ impl<M: Memory> Logs<M> {
         self.missing_bytes(&self.lock_pool(), 1) == 0
     }
 
-    /// Lets writers go on that wait for the collector alone, which has freed nothing that helps them: until it is counted
-    /// again, the file may grow. Whether that is all they wait for.
+    /// Lets writers go on that wait for the collector alone, which has freed nothing that helps them: the file may grow
+    /// until it is counted again. Whether that is all they wait for.
     pub fn let_grow(&self) -> bool {
         let lets = self.has_memory();
         if lets {

@@ -20,8 +20,8 @@ const SHORT_TOGETHER: usize = 4;
 /// lives, and a few segments: where it would take more, writers wait for the collector as long as it finds something.
 const DEAD_MOST: u64 = 28;
 
-/// A small file may have so many beside those that writers and the collector have: it is full of dead values long before
-/// a round is worth it.
+/// A small file may have so many beside those that writers and the collector have: it is full of dead values long
+/// before a round is worth it.
 const SMALL: usize = 6;
 
 /// How long a survey waits for a writer.
