@@ -46,9 +46,9 @@ impl<M: Memory, I: Memory> Source<'_, M, I> {
 
 /// The items of a range, in its direction; made by [`Map::iter`], [`MapSnapshot::iter`] and [`Transaction::iter`].
 ///
-/// It keeps a page at a time, up to 512 keys or about 256 KiB, and holds no lock between pages, nor the memory of what is
-/// removed; a snapshot stays open with it. Of a snapshot or a transaction a page is copied before it is cut: up to 512
-/// values, however large. After an error it is over. A range that ends before it begins is empty.
+/// It keeps a page at a time, up to 512 keys or about 256 KiB, and holds no lock between pages, nor the memory of what
+/// is removed; a snapshot stays open with it. Of a snapshot or a transaction a page is copied before it is cut: up to
+/// 512 values, however large. After an error it is over. A range that ends before it begins is empty.
 pub struct Items<'a, M: Memory = Native, I: Memory = Native> {
     source: Source<'a, M, I>,
     /// What was not read yet lies between these,
