@@ -1,8 +1,6 @@
 //! Space under sustained updates.
 
 use crate::adversary::{alone, kind};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 use terrace_store::{Durability, Map, MapOptions};
 
 fn options(durability: Durability) -> MapOptions {
@@ -62,44 +60,4 @@ fn check_space(durability: Durability, keys: u32) {
     drop(map);
     let map = Map::open(dir.path(), options(durability)).expect("open");
     assert_eq!(scanned(&map), keys as usize);
-}
-
-/// The collector frees what serves nobody while a reader may look at it: the file grows then. Writers that waited for
-/// the collector alone were refused for want of memory, of which there was plenty.
-#[test]
-fn beside_a_reader_that_stays_a_file_grows_and_nobody_is_refused() {
-    let name =
-        "space_stays_within_bounds::beside_a_reader_that_stays_a_file_grows_and_nobody_is_refused";
-    alone(name, || {
-        let dir = tempfile::tempdir().expect("directory");
-        let options = MapOptions { memory_budget_bytes: 3 << 30, ..options(Durability::None) };
-        let map = Map::open(dir.path(), options).expect("open");
-        let (keys, value) = (50_000u32, [7; 1000]);
-        (0..keys).for_each(|key| map.put(&key.to_be_bytes(), &value).expect("put"));
-        let (begun, has_begun) = channel();
-        let (over, is_over) = channel::<()>();
-        std::thread::scope(|scope| {
-            let map = &map;
-            let reader = scope.spawn(move || {
-                map.get_with(&0u32.to_be_bytes(), |_| {
-                    begun.send(()).expect("somebody waits for it");
-                    let _ended = is_over.recv();
-                })
-            });
-            has_begun.recv().expect("it reads");
-            let (started, mut state) = (Instant::now(), 5u32);
-            // Readers are taken to stay after two seconds.
-            while started.elapsed() < Duration::from_secs(5) {
-                for _ in 0..4000 {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    let key = (state >> 8) % keys;
-                    map.put(&key.to_be_bytes(), &value).expect("there is memory");
-                }
-                std::thread::sleep(Duration::from_millis(25));
-            }
-            drop(over);
-            assert!(reader.join().expect("no panic").expect("a read").is_some());
-        });
-        assert!(map.stats().collections > 0);
-    });
 }
