@@ -4,6 +4,32 @@
 use crate::common::{Reply, TestServer, request};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Each transaction stopped all loops, the ones that watch a key and write it, too.
+#[test]
+fn one_that_writes_one_key_runs_among_others() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let alone = |client: &mut crate::common::Client<std::net::TcpStream>| -> u64 {
+        crate::common::info(client, "turns_alone").parse().unwrap()
+    };
+    let mut run = |lines: &[&str]| {
+        let before = alone(&mut client);
+        let last = lines.iter().map(|line| client.line(line)).last().unwrap();
+        (last, alone(&mut client) - before)
+    };
+    let one = ["SET a 1", "WATCH a", "MULTI", "GET a", "GET b", "INCR a", "EXEC"];
+    assert_eq!(run(&one), ("[\"1\", nil, :2]".into(), 0));
+    assert_eq!(run(&["MULTI", "MGET a b", "GET a", "EXEC"]).1, 0);
+    let two = ["MULTI", "INCR a", "INCR b", "EXEC"];
+    assert_eq!(run(&two), ("[:3, :1]".into(), 1));
+    // What is read by other ways than by its name, and lists.
+    assert_eq!(run(&["MULTI", "INCR a", "DBSIZE", "EXEC"]).1, 1);
+    assert_eq!(run(&["RPUSH q x"]).1, 1);
+    assert_eq!(run(&["RPUSH q x"]).1, 0);
+    assert_eq!(run(&["WATCH q", "MULTI", "SET a 1", "EXEC"]).1, 1);
+    assert_eq!(run(&["SELECT 1", "WATCH a", "SELECT 0", "MULTI", "SET a 1", "EXEC"]).1, 1);
+}
+
 #[test]
 fn the_commands() {
     crate::common::script::run(

@@ -213,7 +213,7 @@ impl Executor<'_, '_> {
         command: &'static Command,
         args: Args<'_>,
     ) {
-        if command.runs_alone(args.len()) {
+        if command.runs_alone(args.len()) || self.makes_list(command, args) {
             self.close_gate();
         }
         client.last_command = command.index() as u32;
@@ -258,6 +258,13 @@ impl Executor<'_, '_> {
                 false => self.note_slow(client, args.from(0), took),
             }
         }
+    }
+
+    /// Whether a list of a name that has none is made: transactions that watch the name may run beside this loop.
+    fn makes_list(&self, command: &Command, args: Args<'_>) -> bool {
+        command.is(flag::OUTSIDE_ATOMIC)
+            && ["lpush", "rpush"].contains(&command.name)
+            && self.shared.queues.get(args.at(1)).is_none()
     }
 
     /// Notes what the client is held for, memory or the disk: this thread has others to serve, and does not wait.

@@ -1,10 +1,18 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! MULTI queues copies of the requests. EXEC closes the gate, so that nothing else runs on any
-//! loop; compares what WATCH saw; and runs the queue. Its writes go through the engine's atomic
-//! section and survive a crash together or not at all. A queue that selects another database, copies
-//! to one, or flushes one, is cut there: the parts before and after are isolated as one, but each is
-//! its own atomic section, since a section belongs to one map.
+//! MULTI queues copies of the requests. EXEC runs them in an atomic section of the engine's: their writes happen, and
+//! survive a crash, together or not at all.
+//!
+//! # Among others
+//! Most transactions read and write keys that they name, in one database. Such a one runs while other loops do: the
+//! section sees to it that what was read, or watched, is as it was when the writes are applied, and else runs it again. The
+//! gate is closed to apply several keys, since they become visible one after the other, and after some tries in vain.
+//!
+//! # Alone
+//! The gate is closed from the start for what the section does not certify: scans, scripts, a watched list, keys watched in
+//! another database. (A list is made while nothing else runs, so a watched name becomes none meanwhile.) A queue that selects another database, copies to one,
+//! or flushes one, is cut there: the parts before and after are isolated as one, but each is its own atomic section, since
+//! a section belongs to one map.
 
 use super::execute::{Executor, Ran};
 use super::{Client, Command, Context, Failure, Handler, Outcome, flag, keys};
@@ -61,6 +69,27 @@ impl Transaction {
             + self.spans.capacity() * size_of::<Span>()
             + self.commands.capacity() * size_of::<(&Command, usize)>()
     }
+    /// Whether a section certifies all that its requests may read.
+    fn is_of_named_keys(&self) -> bool {
+        let is_of_keys = |i: usize| {
+            let (command, _) = self.request(i);
+            match command.handler {
+                Handler::Data(_) => command.keys.first != 0,
+                _ => ["ping", "echo", "time"].contains(&command.name),
+            }
+        };
+        self.section(0).len() == self.len() && (0..self.len()).all(is_of_keys)
+    }
+
+    /// Keys that its requests write, about.
+    fn written_keys(&self) -> usize {
+        let keys = |(command, args): (&Command, Args<'_>)| match command.is(flag::WRITE) {
+            true => command.keys.of(args.len()).count(),
+            false => 0,
+        };
+        (0..self.len()).map(|i| keys(self.request(i))).sum()
+    }
+
     fn request(&self, i: usize) -> (&'static Command, Args<'_>) {
         let (command, end) = self.commands[i];
         let start = if i == 0 { 0 } else { self.commands[i - 1].1 };
@@ -105,6 +134,11 @@ impl Watching {
     pub(crate) fn memory_bytes(&self) -> usize {
         // A name is kept here, by its watch, and by the map.
         self.len() * (size_of::<Watched>() + size_of::<(usize, Box<[u8]>)>()) + 3 * self.name_bytes
+    }
+
+    /// The names, if all are of this database.
+    fn names_in(&self, database: usize) -> Option<Vec<&[u8]>> {
+        self.keys.keys().map(|(of, name)| (*of == database).then_some(&**name)).collect()
     }
 
     /// Whether nothing watched was written since.
@@ -180,8 +214,8 @@ pub(super) fn discard_all(client: &mut Client) {
     client.watched = Watching::default();
 }
 
-/// Runs the queue; the gate is closed already. Where there is no memory yet for its first writes, or what it needs is
-/// read from the disk, nothing has happened, and the client has its queue again; later ones wait.
+/// Runs the queue. Where there is no memory yet for its first writes, or what it needs is read from the disk, nothing has
+/// happened, and the client has its queue again; later ones wait.
 pub(super) fn exec(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
@@ -192,23 +226,118 @@ pub(super) fn exec(
     if transaction.spoiled {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if !watched.holds(executor.shared) {
-        out.null_array();
-        return Ok(());
-    }
     let database = client.database;
+    let mut result = Err(Not::Alone);
+    if let Some(names) = watched.names_in(database)
+        && transaction.is_of_named_keys()
+    {
+        result = run_among_others(executor, client, out, &transaction, (&watched, &names));
+    }
+    if let Err(Not::Alone) = result {
+        result = run_alone(executor, client, out, &transaction, &watched);
+    }
+    match result {
+        Ok(ran) => ran.into_iter().for_each(|ran| executor.count_queued(ran)),
+        Err(Not::Watched) => out.null_array(),
+        // It is run again from its start, and counted then.
+        Err(Not::Engine(error @ (Error::Busy { .. } | Error::Fetching))) => {
+            client.database = database;
+            client.transaction = Some(transaction);
+            client.watched = watched;
+            return Err(error.into());
+        }
+        Err(Not::Engine(error)) => return Err(abort_text(&Failure::from(error).text()).into()),
+        Err(Not::Alone) => unreachable!("it was"),
+    }
+    Ok(())
+}
+
+/// Why a transaction did not run.
+enum Not {
+    /// What it watched was written.
+    Watched,
+    /// Nothing else may run beside it.
+    Alone,
+    /// Nothing has happened.
+    Engine(Error),
+}
+
+impl From<Error> for Not {
+    fn from(error: Error) -> Not {
+        Not::Engine(error)
+    }
+}
+
+/// Runs a transaction while other loops run theirs; what each request came to.
+fn run_among_others(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    transaction: &Transaction,
+    (watched, names): (&Watching, &[&[u8]]),
+) -> Result<Vec<Ran>, Not> {
+    let Executor { shared, stats, core, sessions, turn } = executor;
+    let (shared, stats, core) = (*shared, *stats, &mut **core);
+    if client.database == 0 && names.iter().any(|name| shared.queues.get(name).is_some()) {
+        return Err(Not::Alone);
+    }
+    client.touched |= 1 << client.database;
+    let session = sessions.open(client.database, &shared.maps)?;
+    session.set_wait(client.wait());
+    let (mark, written) = (out.mark(), transaction.written_keys());
+    let mut context = Context { shared, stats, core, client, out, atomic: true };
+    let mut ran = Vec::with_capacity(transaction.len());
+    let result = session.atomic(|session| {
+        context.out.truncate(mark);
+        ran.clear();
+        for name in names {
+            // From here on the section certifies it.
+            session.get(name, |_| ())?;
+        }
+        if !watched.holds(shared) {
+            return Err(Not::Watched);
+        }
+        context.out.array(transaction.len());
+        for i in 0..transaction.len() {
+            let (command, args) = transaction.request(i);
+            ran.push(Executor::run_queued(&mut context, Some(session), command, args));
+        }
+        if ran.iter().any(|ran| ran.is_fetching) {
+            return Err(Not::Engine(Error::Fetching));
+        }
+        if written > 1 {
+            turn.close();
+            context.stats.alone_turns.add(1);
+        }
+        Ok(())
+    });
+    if result.is_err() {
+        context.out.truncate(mark);
+    }
+    match result {
+        Ok(()) => Ok(ran),
+        // Others came first again and again, or there is no room, which is told once it is alone.
+        Err(Not::Engine(Error::Busy { .. })) => Err(Not::Alone),
+        Err(not) => Err(not),
+    }
+}
+
+/// Runs a transaction while nothing else runs on any loop.
+fn run_alone(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    transaction: &Transaction,
+    watched: &Watching,
+) -> Result<Vec<Ran>, Not> {
+    executor.close_gate();
+    if !watched.holds(executor.shared) {
+        return Err(Not::Watched);
+    }
     executor.core.scripts_until = None;
     let mut ran = Vec::with_capacity(transaction.len());
-    let result = run_all(executor, client, out, &transaction, &mut ran);
-    if let Err(Failure::Engine(Error::Busy { .. } | Error::Fetching)) = result {
-        client.database = database;
-        client.transaction = Some(transaction);
-        client.watched = watched;
-        // It is run again from its start, and counted then.
-        return result;
-    }
-    ran.into_iter().for_each(|ran| executor.count_queued(ran));
-    result
+    run_all(executor, client, out, transaction, &mut ran)?;
+    Ok(ran)
 }
 
 fn run_all(
@@ -217,7 +346,7 @@ fn run_all(
     out: &mut Output,
     transaction: &Transaction,
     ran: &mut Vec<Ran>,
-) -> Outcome {
+) -> terrace::Result<()> {
     let start = out.mark();
     out.array(transaction.len());
     let mut next = 0;
@@ -227,7 +356,7 @@ fn run_all(
         let section = transaction.section(next);
         if section.is_empty() {
             let (command, args) = transaction.request(next);
-            ran.push(run_alone(executor, client, out, command, args));
+            ran.push(run_outside(executor, client, out, command, args));
             has_begun |= command.name != "select";
             next += 1;
             continue;
@@ -243,13 +372,13 @@ fn run_all(
                 has_begun |= wrote;
                 ran.extend(of_section);
             }
-            Err(waits @ (Error::Busy { .. } | Error::Fetching)) => return Err(waits.into()),
+            Err(waits @ (Error::Busy { .. } | Error::Fetching)) => return Err(waits),
+            Err(error) if first => {
+                out.truncate(start);
+                return Err(error);
+            }
             Err(error) => {
                 let text = abort_text(&Failure::from(error).text());
-                if first {
-                    out.truncate(start);
-                    return Err(text.into());
-                }
                 // The parts before it stand, and so do theirs; those behind it go on.
                 (0..len).for_each(|_| out.error(&text));
             }
@@ -259,7 +388,7 @@ fn run_all(
 }
 
 /// Runs a request that belongs to no section.
-fn run_alone(
+fn run_outside(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
     out: &mut Output,
