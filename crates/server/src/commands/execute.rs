@@ -213,7 +213,7 @@ impl Executor<'_, '_> {
         command: &'static Command,
         args: Args<'_>,
     ) {
-        if command.runs_alone(args.len()) || self.makes_list(command, args) {
+        if command.runs_alone(args.len()) || self.makes_first_list(command) {
             self.close_gate();
         }
         client.last_command = command.index() as u32;
@@ -260,11 +260,9 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Whether a list of a name that has none is made: transactions that watch the name may run beside this loop.
-    fn makes_list(&self, command: &Command, args: Args<'_>) -> bool {
-        command.is(flag::OUTSIDE_ATOMIC)
-            && ["lpush", "rpush"].contains(&command.name)
-            && self.shared.queues.get(args.at(1)).is_none()
+    /// Whether there will be lists from now on: transactions that run beside this loop do not look for them.
+    fn makes_first_list(&self, command: &Command) -> bool {
+        ["lpush", "rpush"].contains(&command.name) && !self.shared.queues.are_used()
     }
 
     /// Notes what the client is held for, memory or the disk: this thread has others to serve, and does not wait.

@@ -4,15 +4,14 @@
 //! survive a crash, together or not at all.
 //!
 //! # Among others
-//! Most transactions read and write keys that they name, in one database. Such a one runs while other loops do: the
-//! section sees to it that what was read, or watched, is as it was when the writes are applied, and else runs it again. The
-//! gate is closed to apply several keys, since they become visible one after the other, and after some tries in vain.
+//! A transaction that reads keys by their names, in one database, and writes one at the most runs while other loops do:
+//! the section sees to it that what was read or watched is as it was when the write is applied, and else runs it again.
 //!
 //! # Alone
-//! The gate is closed from the start for what the section does not certify: scans, scripts, a watched list, keys watched in
-//! another database. (A list is made while nothing else runs, so a watched name becomes none meanwhile.) A queue that selects another database, copies to one,
-//! or flushes one, is cut there: the parts before and after are isolated as one, but each is its own atomic section, since
-//! a section belongs to one map.
+//! For any other the gate is closed: several keys become visible one after the other; and scans, scripts, lists and other
+//! databases are not certified. Once there are lists, what a name stands for is theirs to say as well, so that each of
+//! database 0 runs alone. A queue that selects another database, copies to one, or flushes one, is cut there: the parts
+//! before and after are isolated as one, but each is its own atomic section, since a section belongs to one map.
 
 use super::execute::{Executor, Ran};
 use super::{Client, Command, Context, Failure, Handler, Outcome, flag, keys};
@@ -69,8 +68,8 @@ impl Transaction {
             + self.spans.capacity() * size_of::<Span>()
             + self.commands.capacity() * size_of::<(&Command, usize)>()
     }
-    /// Whether a section certifies all that its requests may read.
-    fn is_of_named_keys(&self) -> bool {
+    /// Whether a section certifies all that its requests may read, and what they write is seen as one.
+    fn may_run_among_others(&self) -> bool {
         let is_of_keys = |i: usize| {
             let (command, _) = self.request(i);
             match command.handler {
@@ -78,10 +77,20 @@ impl Transaction {
                 _ => ["ping", "echo", "time"].contains(&command.name),
             }
         };
-        self.section(0).len() == self.len() && (0..self.len()).all(is_of_keys)
+        self.section(0).len() == self.len()
+            && (0..self.len()).all(is_of_keys)
+            && self.written_keys() <= 1
     }
 
-    /// Keys that its requests write, about.
+    /// The keys that its requests name.
+    fn named_keys(&self) -> Vec<&[u8]> {
+        let requests = (0..self.len()).map(|i| self.request(i));
+        requests
+            .flat_map(|(command, args)| command.keys.of(args.len()).map(move |at| args.at(at)))
+            .collect()
+    }
+
+    /// Keys that its requests write, one that several write as often.
     fn written_keys(&self) -> usize {
         let keys = |(command, args): (&Command, Args<'_>)| match command.is(flag::WRITE) {
             true => command.keys.of(args.len()).count(),
@@ -228,8 +237,9 @@ pub(super) fn exec(
     }
     let database = client.database;
     let mut result = Err(Not::Alone);
-    if let Some(names) = watched.names_in(database)
-        && transaction.is_of_named_keys()
+    let are_lists = database == 0 && executor.shared.queues.are_used();
+    if let Some(names) = watched.names_in(database).filter(|_| !are_lists)
+        && transaction.may_run_among_others()
     {
         result = run_among_others(executor, client, out, &transaction, (&watched, &names));
     }
@@ -251,6 +261,9 @@ pub(super) fn exec(
     }
     Ok(())
 }
+
+/// Runs of a transaction that others came before.
+const OVERTAKEN: u32 = 8;
 
 /// Why a transaction did not run.
 enum Not {
@@ -276,24 +289,23 @@ fn run_among_others(
     transaction: &Transaction,
     (watched, names): (&Watching, &[&[u8]]),
 ) -> Result<Vec<Ran>, Not> {
-    let Executor { shared, stats, core, sessions, turn } = executor;
-    let (shared, stats, core) = (*shared, *stats, &mut **core);
-    if client.database == 0 && names.iter().any(|name| shared.queues.get(name).is_some()) {
-        return Err(Not::Alone);
-    }
     client.touched |= 1 << client.database;
-    let session = sessions.open(client.database, &shared.maps)?;
-    session.set_wait(client.wait());
-    let (mark, written) = (out.mark(), transaction.written_keys());
-    let mut context = Context { shared, stats, core, client, out, atomic: true };
+    let (sessions, mut context) = executor.split(client, out);
+    context.atomic = true;
+    let shared = context.shared;
+    let session = sessions.open(context.client.database, &shared.maps)?;
+    session.set_wait(context.client.wait());
+    session.bring_near(&transaction.named_keys())?;
+    let (mark, mut runs) = (context.out.mark(), 0);
     let mut ran = Vec::with_capacity(transaction.len());
     let result = session.atomic(|session| {
+        runs += 1;
+        if runs > OVERTAKEN {
+            return Err(Not::Alone);
+        }
         context.out.truncate(mark);
         ran.clear();
-        for name in names {
-            // From here on the section certifies it.
-            session.get(name, |_| ())?;
-        }
+        names.iter().for_each(|name| session.certify(name));
         if !watched.holds(shared) {
             return Err(Not::Watched);
         }
@@ -304,10 +316,6 @@ fn run_among_others(
         }
         if ran.iter().any(|ran| ran.is_fetching) {
             return Err(Not::Engine(Error::Fetching));
-        }
-        if written > 1 {
-            turn.close();
-            context.stats.alone_turns.add(1);
         }
         Ok(())
     });
