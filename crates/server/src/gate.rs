@@ -1,8 +1,9 @@
 //! The gate that makes a transaction the only thing that runs.
 //!
 //! Several event loops execute commands at once; single-key commands are atomic by the engine's
-//! own means. `EXEC`, `MSET` and their like touch several keys and must look like one step to
-//! every client on every loop. So each loop *enters* before it runs a turn of commands and
+//! own means, and so is a transaction that writes one (`commands/transactions.rs`). `MSET` and
+//! any other `EXEC` touch several keys and must look like one step to every client on every loop.
+//! So each loop *enters* before it runs a turn of commands and
 //! *leaves* after it; a loop that needs to be alone *closes* the gate: it raises a flag, waits
 //! until every other loop is outside, and runs alone until its own turn ends.
 //!

@@ -82,6 +82,11 @@ impl Queues {
         self.open.read().iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
     }
 
+    /// Whether there is one, or was.
+    pub(crate) fn are_used(&self) -> bool {
+        self.any.load(SeqCst)
+    }
+
     /// The names of those that have elements, in order.
     pub(crate) fn names(&self) -> Vec<Vec<u8>> {
         let open = self.open.read();

@@ -4,6 +4,90 @@
 use crate::common::{Reply, TestServer, request};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Each transaction stopped all loops, the ones that watch a key and write it, too.
+#[test]
+fn one_that_writes_one_key_runs_among_others() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let alone = |client: &mut crate::common::Client<std::net::TcpStream>| -> u64 {
+        crate::common::info(client, "turns_alone").parse().unwrap()
+    };
+    let mut run = |lines: &[&str]| {
+        let before = alone(&mut client);
+        let last = lines.iter().map(|line| client.line(line)).last().unwrap();
+        (last, alone(&mut client) - before)
+    };
+    let one = ["SET a 1", "WATCH a", "MULTI", "GET a", "GET b", "INCR a", "EXEC"];
+    assert_eq!(run(&one), ("[\"1\", nil, :2]".into(), 0));
+    assert_eq!(run(&["MULTI", "MGET a b", "GET a", "EXEC"]).1, 0);
+    let two = ["MULTI", "INCR a", "INCR b", "EXEC"];
+    assert_eq!(run(&two), ("[:3, :1]".into(), 1));
+    // What is read by other ways than by its name; what is watched elsewhere; and all, once there are lists.
+    assert_eq!(run(&["MULTI", "INCR a", "DBSIZE", "EXEC"]).1, 1);
+    assert_eq!(run(&["SELECT 1", "WATCH a", "SELECT 0", "MULTI", "SET a 1", "EXEC"]).1, 1);
+    assert_eq!(run(&["RPUSH q x"]).1, 1);
+    assert_eq!(run(&["RPUSH r x"]).1, 0);
+    assert_eq!(run(&["MULTI", "SET a 1", "EXEC"]).1, 1);
+    assert_eq!(run(&["SELECT 1", "MULTI", "SET a 1", "EXEC"]).1, 0);
+}
+
+/// One loop raises two counters one after the other, the other reads both in a transaction: never the second before the
+/// first. And of two that each write one key if neither is there, one comes first.
+#[test]
+fn what_runs_among_others_reads_one_moment() {
+    let server = TestServer::start();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (mut client, done) = (server.client(), &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    client.send(&[request(&["INCR", "a"]), request(&["INCR", "b"])].concat());
+                    client.reply();
+                    client.reply();
+                }
+            });
+        }
+        let _over = Over(&done);
+        let mut client = server.client();
+        for _ in 0..3000 {
+            ["MULTI", "GET a", "GET b"].iter().for_each(|line| drop(client.line(line)));
+            let Reply::Array(pair) = client.call(&["EXEC"]) else { panic!("EXEC") };
+            let number = |reply: &Reply| reply.to_string().trim_matches('"').parse().unwrap_or(0);
+            let [a, b]: [i64; 2] = [number(&pair[0]), number(&pair[1])];
+            assert!(a >= b && a - b <= 2, "{a} {b}");
+        }
+    });
+    let rounds = 500;
+    let both = |own: &'static str, server: &TestServer| {
+        let mut client = server.client();
+        move |round: usize| {
+            client.line(&format!("WATCH x{round} y{round}"));
+            let Reply::Array(found) =
+                client.call(&["MGET", &format!("x{round}"), &format!("y{round}")])
+            else {
+                panic!("MGET")
+            };
+            client.line("MULTI");
+            if found.iter().all(|value| value.to_string() == "nil") {
+                client.line(&format!("SET {own}{round} 1"));
+            }
+            client.line("EXEC")
+        }
+    };
+    std::thread::scope(|scope| {
+        for own in ["x", "y"] {
+            let mut once = both(own, &server);
+            scope.spawn(move || (0..rounds).for_each(|round| drop(once(round))));
+        }
+    });
+    let mut client = server.client();
+    for round in 0..rounds {
+        let there = client.line(&format!("EXISTS x{round} y{round}"));
+        assert!(there == ":0" || there == ":1", "round {round}: {there}");
+    }
+}
+
 #[test]
 fn the_commands() {
     crate::common::script::run(

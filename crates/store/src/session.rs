@@ -139,6 +139,24 @@ impl<M: Memory, I: Memory> Session<M, I> {
         Ok(result)
     }
 
+    /// Inside [`Session::atomic`]: as if `key` had been read, whose value does not matter.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.atomic(|session| {
+    ///     session.certify(b"ada");
+    ///     session.put(b"grace", b"110", None) // nobody writes to ada before that
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn certify(&mut self, key: &[u8]) {
+        if let Some(batch) = &mut self.batch {
+            self.map.inner.engine.watch_read(&mut batch.reads, key);
+        }
+    }
+
     /// The same after a failure: what was not durable by then is refused, key by key, and never a debt of this session.
     #[cold]
     fn get_durable<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {

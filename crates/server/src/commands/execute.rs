@@ -213,7 +213,7 @@ impl Executor<'_, '_> {
         command: &'static Command,
         args: Args<'_>,
     ) {
-        if command.runs_alone(args.len()) {
+        if command.runs_alone(args.len()) || self.makes_first_list(command) {
             self.close_gate();
         }
         client.last_command = command.index() as u32;
@@ -258,6 +258,11 @@ impl Executor<'_, '_> {
                 false => self.note_slow(client, args.from(0), took),
             }
         }
+    }
+
+    /// Whether there will be lists from now on: transactions that run beside this loop do not look for them.
+    fn makes_first_list(&self, command: &Command) -> bool {
+        ["lpush", "rpush"].contains(&command.name) && !self.shared.queues.are_used()
     }
 
     /// Notes what the client is held for, memory or the disk: this thread has others to serve, and does not wait.

@@ -151,7 +151,7 @@ fn of_ledgers() -> [Command; 5] {
 fn of_transactions() -> [Command; 5] {
     [
         command("multi", 1, S | FAST | NO_SCRIPT | NOT_QUEUED, NO_KEYS, Server(transactions::multi)),
-        command("exec", 1, S | NO_SCRIPT | NOT_QUEUED, NO_KEYS, Exec).alone(Alone::Always),
+        command("exec", 1, S | NO_SCRIPT | NOT_QUEUED, NO_KEYS, Exec),
         command("discard", 1, S | FAST | NO_SCRIPT | NOT_QUEUED, NO_KEYS, Server(transactions::discard)),
         command("watch", -2, S | FAST | NO_SCRIPT | NOT_QUEUED, ALL_KEYS, Data(transactions::watch)),
         command("unwatch", 1, S | FAST | NO_SCRIPT, NO_KEYS, Server(transactions::unwatch)),

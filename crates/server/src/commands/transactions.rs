@@ -1,10 +1,18 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! MULTI queues copies of the requests. EXEC closes the gate, so that nothing else runs on any
-//! loop; compares what WATCH saw; and runs the queue. Its writes go through the engine's atomic
-//! section and survive a crash together or not at all. A queue that selects another database, copies
-//! to one, or flushes one, is cut there: the parts before and after are isolated as one, but each is
-//! its own atomic section, since a section belongs to one map.
+//! MULTI queues copies of the requests. EXEC runs them in an atomic section of the engine's: their writes happen, and
+//! survive a crash, together or not at all.
+//!
+//! # Among others
+//! A transaction that reads keys by their names, in one database, and writes one at the most runs while other loops do:
+//! the section sees to it that what was read or watched is as it was when the write is applied, and else runs it again.
+//!
+//! # Alone
+//! For any other the gate is closed: several keys become visible one after the other; and scans, scripts, lists and
+//! other databases are not certified. Once there are lists, what a name stands for is theirs to say as well, so that
+//! each of database 0 runs alone. A queue that selects another database, copies to one, or flushes one, is cut there:
+//! the parts before and after are isolated as one, but each is its own atomic section, since a section belongs to one
+//! map.
 
 use super::execute::{Executor, Ran};
 use super::{Client, Command, Context, Failure, Handler, Outcome, flag, keys};
@@ -61,6 +69,37 @@ impl Transaction {
             + self.spans.capacity() * size_of::<Span>()
             + self.commands.capacity() * size_of::<(&Command, usize)>()
     }
+    /// Whether a section certifies all that its requests may read, and what they write is seen as one.
+    fn may_run_among_others(&self) -> bool {
+        let is_of_keys = |i: usize| {
+            let (command, _) = self.request(i);
+            match command.handler {
+                Handler::Data(_) => command.keys.first != 0,
+                _ => ["ping", "echo", "time"].contains(&command.name),
+            }
+        };
+        self.section(0).len() == self.len()
+            && (0..self.len()).all(is_of_keys)
+            && self.written_keys() <= 1
+    }
+
+    /// The keys that its requests name.
+    fn named_keys(&self) -> Vec<&[u8]> {
+        let requests = (0..self.len()).map(|i| self.request(i));
+        requests
+            .flat_map(|(command, args)| command.keys.of(args.len()).map(move |at| args.at(at)))
+            .collect()
+    }
+
+    /// Keys that its requests write, one that several write as often.
+    fn written_keys(&self) -> usize {
+        let keys = |(command, args): (&Command, Args<'_>)| match command.is(flag::WRITE) {
+            true => command.keys.of(args.len()).count(),
+            false => 0,
+        };
+        (0..self.len()).map(|i| keys(self.request(i))).sum()
+    }
+
     fn request(&self, i: usize) -> (&'static Command, Args<'_>) {
         let (command, end) = self.commands[i];
         let start = if i == 0 { 0 } else { self.commands[i - 1].1 };
@@ -105,6 +144,11 @@ impl Watching {
     pub(crate) fn memory_bytes(&self) -> usize {
         // A name is kept here, by its watch, and by the map.
         self.len() * (size_of::<Watched>() + size_of::<(usize, Box<[u8]>)>()) + 3 * self.name_bytes
+    }
+
+    /// The names, if all are of this database.
+    fn names_in(&self, database: usize) -> Option<Vec<&[u8]>> {
+        self.keys.keys().map(|(of, name)| (*of == database).then_some(&**name)).collect()
     }
 
     /// Whether nothing watched was written since.
@@ -180,8 +224,8 @@ pub(super) fn discard_all(client: &mut Client) {
     client.watched = Watching::default();
 }
 
-/// Runs the queue; the gate is closed already. Where there is no memory yet for its first writes, or what it needs is
-/// read from the disk, nothing has happened, and the client has its queue again; later ones wait.
+/// Runs the queue. Where there is no memory yet for its first writes, or what it needs is read from the disk, nothing
+/// has happened, and the client has its queue again; later ones wait.
 pub(super) fn exec(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
@@ -192,23 +236,117 @@ pub(super) fn exec(
     if transaction.spoiled {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if !watched.holds(executor.shared) {
-        out.null_array();
-        return Ok(());
-    }
     let database = client.database;
+    let mut result = Err(Not::Alone);
+    let are_lists = database == 0 && executor.shared.queues.are_used();
+    if let Some(names) = watched.names_in(database).filter(|_| !are_lists)
+        && transaction.may_run_among_others()
+    {
+        result = run_among_others(executor, client, out, &transaction, (&watched, &names));
+    }
+    if let Err(Not::Alone) = result {
+        result = run_alone(executor, client, out, &transaction, &watched);
+    }
+    match result {
+        Ok(ran) => ran.into_iter().for_each(|ran| executor.count_queued(ran)),
+        Err(Not::Watched) => out.null_array(),
+        // It is run again from its start, and counted then.
+        Err(Not::Engine(error @ (Error::Busy { .. } | Error::Fetching))) => {
+            client.database = database;
+            client.transaction = Some(transaction);
+            client.watched = watched;
+            return Err(error.into());
+        }
+        Err(Not::Engine(error)) => return Err(abort_text(&Failure::from(error).text()).into()),
+        Err(Not::Alone) => unreachable!("it was"),
+    }
+    Ok(())
+}
+
+/// Runs of a transaction that others came before.
+const OVERTAKEN: u32 = 8;
+
+/// Why a transaction did not run.
+enum Not {
+    /// What it watched was written.
+    Watched,
+    /// Nothing else may run beside it.
+    Alone,
+    /// Nothing has happened.
+    Engine(Error),
+}
+
+impl From<Error> for Not {
+    fn from(error: Error) -> Not {
+        Not::Engine(error)
+    }
+}
+
+/// Runs a transaction while other loops run theirs; what each request came to.
+fn run_among_others(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    transaction: &Transaction,
+    (watched, names): (&Watching, &[&[u8]]),
+) -> Result<Vec<Ran>, Not> {
+    client.touched |= 1 << client.database;
+    let (sessions, mut context) = executor.split(client, out);
+    context.atomic = true;
+    let shared = context.shared;
+    let session = sessions.open(context.client.database, &shared.maps)?;
+    session.set_wait(context.client.wait());
+    session.bring_near(&transaction.named_keys())?;
+    let (mark, mut runs) = (context.out.mark(), 0);
+    let mut ran = Vec::with_capacity(transaction.len());
+    let result = session.atomic(|session| {
+        runs += 1;
+        if runs > OVERTAKEN {
+            return Err(Not::Alone);
+        }
+        context.out.truncate(mark);
+        ran.clear();
+        names.iter().for_each(|name| session.certify(name));
+        if !watched.holds(shared) {
+            return Err(Not::Watched);
+        }
+        context.out.array(transaction.len());
+        for i in 0..transaction.len() {
+            let (command, args) = transaction.request(i);
+            ran.push(Executor::run_queued(&mut context, Some(session), command, args));
+        }
+        if ran.iter().any(|ran| ran.is_fetching) {
+            return Err(Not::Engine(Error::Fetching));
+        }
+        Ok(())
+    });
+    if result.is_err() {
+        context.out.truncate(mark);
+    }
+    match result {
+        Ok(()) => Ok(ran),
+        // Others came first again and again, or there is no room, which is told once it is alone.
+        Err(Not::Engine(Error::Busy { .. })) => Err(Not::Alone),
+        Err(not) => Err(not),
+    }
+}
+
+/// Runs a transaction while nothing else runs on any loop.
+fn run_alone(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    transaction: &Transaction,
+    watched: &Watching,
+) -> Result<Vec<Ran>, Not> {
+    executor.close_gate();
+    if !watched.holds(executor.shared) {
+        return Err(Not::Watched);
+    }
     executor.core.scripts_until = None;
     let mut ran = Vec::with_capacity(transaction.len());
-    let result = run_all(executor, client, out, &transaction, &mut ran);
-    if let Err(Failure::Engine(Error::Busy { .. } | Error::Fetching)) = result {
-        client.database = database;
-        client.transaction = Some(transaction);
-        client.watched = watched;
-        // It is run again from its start, and counted then.
-        return result;
-    }
-    ran.into_iter().for_each(|ran| executor.count_queued(ran));
-    result
+    run_all(executor, client, out, transaction, &mut ran)?;
+    Ok(ran)
 }
 
 fn run_all(
@@ -217,7 +355,7 @@ fn run_all(
     out: &mut Output,
     transaction: &Transaction,
     ran: &mut Vec<Ran>,
-) -> Outcome {
+) -> terrace::Result<()> {
     let start = out.mark();
     out.array(transaction.len());
     let mut next = 0;
@@ -227,7 +365,7 @@ fn run_all(
         let section = transaction.section(next);
         if section.is_empty() {
             let (command, args) = transaction.request(next);
-            ran.push(run_alone(executor, client, out, command, args));
+            ran.push(run_outside(executor, client, out, command, args));
             has_begun |= command.name != "select";
             next += 1;
             continue;
@@ -243,13 +381,13 @@ fn run_all(
                 has_begun |= wrote;
                 ran.extend(of_section);
             }
-            Err(waits @ (Error::Busy { .. } | Error::Fetching)) => return Err(waits.into()),
+            Err(waits @ (Error::Busy { .. } | Error::Fetching)) => return Err(waits),
+            Err(error) if first => {
+                out.truncate(start);
+                return Err(error);
+            }
             Err(error) => {
                 let text = abort_text(&Failure::from(error).text());
-                if first {
-                    out.truncate(start);
-                    return Err(text.into());
-                }
                 // The parts before it stand, and so do theirs; those behind it go on.
                 (0..len).for_each(|_| out.error(&text));
             }
@@ -259,7 +397,7 @@ fn run_all(
 }
 
 /// Runs a request that belongs to no section.
-fn run_alone(
+fn run_outside(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
     out: &mut Output,
