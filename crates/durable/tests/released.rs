@@ -10,7 +10,7 @@ use terrace_durable::medium::Event;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_durable::values::Room;
-use terrace_durable::{Access, Medium, MediumSpec};
+use terrace_durable::{Access, Error, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 
 const VALUE_BYTES: usize = 1 << 20;
@@ -33,10 +33,61 @@ fn open(dir: &Path) -> (Logs, BTreeMap<u64, u64>) {
 }
 
 fn put(logs: &Logs, key: u64, version: u64) {
-    let (key, value) = (&key.to_be_bytes()[..], &vec![version as u8; VALUE_BYTES][..]);
+    try_put(logs, key, &vec![version as u8; VALUE_BYTES], version, None).expect("room");
+}
+
+/// The same where there may be no room, with the place of the value that it replaces; its own.
+fn try_put(
+    logs: &Logs,
+    key: u64,
+    value: &[u8],
+    version: u64,
+    before: Option<u64>,
+) -> Result<u64, Error> {
+    let key = &key.to_be_bytes()[..];
     let new = NewItem { key, value, version, expires_at_ms: None, tombstone: false };
-    let mut appender = logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room");
-    appender.append(&new, &mut Changes::new());
+    let mut appender = logs.appender(1, new.item_bytes(), Room::Ordinary)?;
+    let mut changes = Changes::new();
+    let place = appender.append(&new, &mut changes);
+    before.into_iter().for_each(|place| appender.retire(place, new.item_bytes(), &mut changes));
+    Ok(place)
+}
+
+/// A file that is as large as it may be grows no further while there is something to collect: whoever would make it
+/// larger waits. If the collector finds nothing that it could free, nobody is refused with memory to spare.
+#[test]
+fn a_file_that_is_as_large_as_it_may_be_grows_only_if_it_is_let() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (logs, _) = open(dir.path());
+    // Seven in a log, of which three are soon dead: less than half of it.
+    let value = vec![7; VALUE_BYTES / 2];
+    let (mut places, mut next) = ([None; 3], 0);
+    let mut until_refused = || {
+        while next < 7 * 100 {
+            logs.recount_backlog();
+            let at = next % 7;
+            let hot = places.get(at as usize).copied();
+            let key = if hot.is_some() { at } else { 1000 + next };
+            match try_put(&logs, key, &value, 1 + next, hot.flatten()) {
+                Ok(place) if hot.is_some() => places[at as usize] = Some(place),
+                Ok(_) => {}
+                Err(refused) => {
+                    assert!(matches!(refused, Error::NoRoom { .. }), "{refused}");
+                    return logs.total_segments();
+                }
+            }
+            next += 1;
+        }
+        panic!("never refused");
+    };
+    let most = until_refused();
+    assert_eq!(until_refused(), most, "still refused");
+    assert!(!logs.has_room() && logs.has_backlog());
+    assert!(logs.let_grow() && logs.has_room(), "there is memory");
+    let (value, key) = (&value, 5000);
+    try_put(&logs, key, value, 5000, None).expect("it may grow");
+    assert!(logs.total_segments() > most);
+    assert!(until_refused() >= most, "until it is counted again");
 }
 
 /// Keys that a power cut loses, at whatever moment, while logs are freed and given back whose items were all written

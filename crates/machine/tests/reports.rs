@@ -90,6 +90,32 @@ fn a_cap_is_admitted() {
     assert!(capped.to_string().contains("not exhausted"));
 }
 
+/// 340 images were drawn 46,000 times.
+#[test]
+fn what_one_thread_may_leave_is_drawn_once() {
+    let stores = |lines: u64| {
+        Explorer::<()>::new(Domain::Adr, 4096)
+            .thread(move |m, _| {
+                m.store(0, 1);
+                m.persist(0, 8);
+                (1..=lines).for_each(|line| m.store(64 * line, 1));
+            })
+            .check(|m, _| {
+                (0..=10).for_each(|line| drop(m.load(64 * line)));
+                Ok(())
+            })
+    };
+    let (all, drawn) = (stores(5).exhaustive(1000), stores(5).sampled(1000, 1));
+    assert_eq!((all.states, all.exhausted), (2 + 32, true));
+    assert_eq!((drawn.states, drawn.images, drawn.exhausted), (34, 34.0, true));
+    assert_eq!(drawn.crash_points, all.crash_points);
+    // Of two points one has more than its share.
+    let some = stores(10).sampled(1000, 1);
+    assert_eq!((some.states, some.exhausted), (1000, false));
+    let few = stores(5).sampled(8, 1);
+    assert_eq!((few.states, few.exhausted), (8, false));
+}
+
 #[test]
 fn replays_are_checked() {
     for wrong in ["", "0*3@", "0@1:x", "0@1:0@2:0"] {

@@ -181,15 +181,22 @@ impl Core {
         let above = level + 1;
         let mut state = self.lock();
         state.crash_after[level] = after;
-        let crashes = state.plan[level].clone();
+        let mut crashes = state.plan[level].clone();
         if level == 0 {
+            if state.tally.exhausted.contains(&after) {
+                return;
+            }
+            if self.has_few_images(&state, &crashes.search) {
+                crashes.search = Search::All;
+                state.tally.exhausted.insert(after);
+            }
             // One thread comes by a point once, and samples may fall on it again.
             let once =
                 self.scenario.threads() < 2 || matches!(crashes.search, Search::Random { .. });
             if crashes.points == Points::Every && !once && self.was_seen(&mut state) {
                 return;
             }
-            state.tally.points_met += 1;
+            state.tally.points_left += u64::from(!state.tally.exhausted.contains(&after));
         }
         let seed = mix(state.seed ^ mix(state.tally.states ^ mix(after ^ (level as u64) << 48)));
         if !state.choices[above].start(crashes.search, seed) {
@@ -216,6 +223,13 @@ impl Core {
             state.stopped = true;
         }
         self.level.store(level, Relaxed);
+    }
+
+    /// Whether as many images are to be drawn as there are at a point that one thread comes by once, in which recovery
+    /// does not crash: then each is looked at, and there is nothing left to draw.
+    fn has_few_images(&self, state: &ExplorerState, search: &Search) -> bool {
+        let is_whole = self.scenario.threads() < 2 && state.plan.len() == 1;
+        matches!(search, Search::Random { samples } if is_whole && state.layers.images_possible() <= *samples)
     }
 
     /// Whether an equal crash point was explored before.

@@ -264,7 +264,9 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
     }
 
     /// Draws about `states` crash states: schedules, crash points and what survives. Half of the
-    /// states have every read newest, or every read oldest, but for one.
+    /// states have every read newest, or every read oldest, but for one. Where one thread crashes once, a crash point
+    /// with fewer images than were to be drawn has each looked at once; if all points are such, that is all
+    /// ([`Report::exhausted`]).
     pub fn sampled(&self, states: u64, seed: u64) -> Report {
         let start = Instant::now();
         let core = self.core();
@@ -272,7 +274,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         let threads = self.body.threads.len();
         let (mut schedules, mut points, mut events) = (0, 0.0, 0);
         // States that a sample takes with those of its own crash points.
-        let mut cost: Option<f64> = None;
+        let mut cost = (self.crashes == 1).then_some(1.0);
         loop {
             let run_seed = mix(seed ^ mix(schedules));
             // The first run counts crash points and explores none. A schedule of several threads
@@ -292,20 +294,21 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
                 crashes.search = Search::Random { samples };
             }
             let policy = Policy::drawn(self.schedule, threads, events, run_seed);
-            tally.points_met = 0;
+            tally.points_left = 0;
             let before = tally.states;
             let answer = core.run(Task { plan, policy, tally, seed: run_seed, traced: false });
             schedules += 1;
             tally = answer.tally;
-            points = tally.points_met as f64;
+            points = tally.points_left as f64;
             let taken = (tally.states - before) as f64;
-            if samples > 0.0 && taken > 0.0 {
+            if self.crashes > 1 && samples > 0.0 && taken > 0.0 {
                 cost = Some((taken / (samples * points)).max(1.0));
             }
             events = answer.events;
             let over = answer.found.is_some() || tally.states >= states || points == 0.0;
             if over {
-                let mut report = report(&tally, schedules, false, Some(seed), start);
+                let exhausted = answer.found.is_none() && points == 0.0 && tally.states < states;
+                let mut report = report(&tally, schedules, exhausted, Some(seed), start);
                 report.failure = failure(core, answer.found, answer.stuck, Some(seed));
                 return report;
             }

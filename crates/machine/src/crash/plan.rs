@@ -59,9 +59,12 @@ pub(crate) struct Tally {
     pub work_max: u64,
     /// Events of level 0.
     pub events: u64,
-    /// Crash points of level 0, and those of them that were explored.
-    pub points_met: u64,
+    /// Crash points of level 0 that a run came by and of which not all images were looked at.
+    pub points_left: u64,
+    /// Those that were explored.
     pub points: u64,
+    /// Those all whose images were drawn, by the events before them.
+    pub exhausted: HashSet<u64>,
     pub merged: u64,
     pub images: f64,
     pub hash: u64,
