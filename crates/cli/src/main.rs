@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod backup;
 mod bench;
 mod crash_test;
 mod data;
@@ -74,6 +75,17 @@ enum Command {
                       terrace import ./data users users.terrace\n  \
                       terrace import ./data users users.csv --format csv")]
     Import(transfer::ImportArguments),
+    /// Back up all maps as they are at one moment
+    #[command(after_help = "Examples:\n  \
+                      terrace backup ./data ./backups/monday\n  \
+                      terrace backup --server 127.0.0.1:6379 ./data monday\n\n\
+                      Queues, ledgers and word tables are not in it; the command names them.")]
+    Backup(backup::BackupArguments),
+    /// Make a directory from a backup, or verify the backup
+    #[command(after_help = "Examples:\n  \
+                      terrace restore ./backups/monday ./restored\n  \
+                      terrace restore ./backups/monday --verify")]
+    Restore(backup::RestoreArguments),
     /// Print the maps, queues, ledgers and word tables of a directory
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
@@ -170,6 +182,8 @@ fn main() -> ExitCode {
         Command::Scan(a) => data::scan(&a),
         Command::Export(a) => transfer::export(&a),
         Command::Import(a) => transfer::import(&a),
+        Command::Backup(a) => backup::backup(&a),
+        Command::Restore(a) => backup::restore(&a),
         Command::Stats(a) => stats::main(&a),
         Command::Top(a) => top::main(&a),
         Command::Open(a) => open::main(&a),

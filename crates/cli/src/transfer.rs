@@ -315,15 +315,15 @@ fn connect(place: &Place, server: &str) -> Result<Connection, Failure> {
     let words = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
     let mut connection = resp::connect(server, place.password.as_deref())?;
     if place.dir != Path::new("-") {
-        must_serve(&mut connection, place, server)?;
+        must_serve(&mut connection, &place.dir, server)?;
     }
     connection.call(&[b"SELECT", place.map.as_bytes()]).map_err(words)?;
     Ok(connection)
 }
 
 /// Refuses a server of another directory than the one that was named: a backup of it would have the wrong name.
-fn must_serve(connection: &mut Connection, place: &Place, server: &str) -> Result<(), Failure> {
-    let named = place.dir.display();
+pub fn must_serve(connection: &mut Connection, dir: &Path, server: &str) -> Result<(), Failure> {
+    let named = dir.display();
     let way = "name that directory, or `-` for any";
     let told = connection.call(&[b"CONFIG", b"GET", b"dir"]);
     let served = match told.map_err(|e| Failure::new(format_args!("{server}: {e}; {way}")))? {
@@ -341,8 +341,8 @@ fn must_serve(connection: &mut Connection, place: &Place, server: &str) -> Resul
             )));
         }
     };
-    let here = std::fs::canonicalize(&place.dir).unwrap_or_else(|_| place.dir.clone());
-    if Path::new(&served) == here || Path::new(&served) == place.dir {
+    let here = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
+    if Path::new(&served) == here || Path::new(&served) == dir {
         return Ok(());
     }
     Err(Failure::new(format_args!("{server} serves {served}, not {named}; {way}")))

@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, one module per behaviour, in one program: what they share is compiled and
 //! linked once. `cargo test -p terrace-cli --test suite NAME::` runs those of one file.
 
+mod backup;
 mod commands;
 mod common;
 mod evicting_server;

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Threads: an acceptor, which spreads connections over the event loops; the event loops, one
-//! per core, which do everything else; two workers, for scripts that take long; and, if asked for, a small HTTP server
+//! per core, which do everything else; two workers, for scripts that take long; one thread for backups; and, if asked
+//! for, a small HTTP server
 //! for metrics. A request's way:
 //!
 //! ```text
@@ -26,6 +27,7 @@
 //! - `commands`: what each command means; knows no socket and no loop.
 //! - `event_loop`: who is served when; knows GET and SET only as shapes worth a short way.
 //! - `scripts`: programs in Lua, and threads for those that take long.
+//! - `backups`: a thread that makes them.
 //! - `gate`: how a transaction on one loop keeps the other loops out.
 //! - `accept`, `tls`, `http`, `metrics`, `server`: the edges.
 //!
@@ -60,6 +62,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod backups;
 mod clients;
 mod commands;
 mod config;

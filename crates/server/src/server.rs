@@ -2,7 +2,7 @@
 
 use crate::options::{ServerError, ServerOptions};
 use crate::shared::{Addresses, Shared};
-use crate::{accept, event_loop, http, scripts};
+use crate::{accept, backups, event_loop, http, scripts};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
@@ -73,6 +73,7 @@ impl Server {
                 scripts::run(shared, threads + worker);
             })?;
         }
+        server.spawn("terrace-backup".into(), |shared| backups::run(shared))?;
         server.spawn("terrace-accept".into(), move |shared| {
             accept::run(shared, &listeners);
         })?;

@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::backups::Backups;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::event_loop::{Incoming, WAKER};
@@ -147,10 +148,7 @@ impl Maps {
         let most = self.get(0)?.item_bytes_max();
         self.item_bytes_max.get_or_init(|| most);
         for name in self.database.map_names()? {
-            if let Ok(number @ 0..) = name.parse::<usize>()
-                && number < self.count()
-                && number.to_string() == name
-            {
+            if let Some(number) = self.number_of(&name) {
                 self.get(number)?;
             }
         }
@@ -178,6 +176,20 @@ impl Maps {
         let loops = Arc::clone(&self.loops);
         map.on_fetched(move || loops.iter().for_each(LoopHandle::tell_held));
         Ok(self.open[number].get_or_init(|| map))
+    }
+
+    /// The map of this name, one of the numbered databases or not.
+    pub(crate) fn named(&self, name: &str) -> terrace::Result<Map> {
+        match self.number_of(name) {
+            Some(number) => self.get(number).cloned(),
+            None => self.database.map(name),
+        }
+    }
+
+    /// Which database a map is.
+    fn number_of(&self, name: &str) -> Option<usize> {
+        let number = name.parse::<usize>().ok().filter(|number| *number < self.count())?;
+        (number.to_string() == name).then_some(number)
     }
 
     /// The databases opened so far.
@@ -290,6 +302,7 @@ pub(crate) struct Shared {
     pub(crate) ledgers: Ledgers,
     pub(crate) gate: Gate,
     pub(crate) scripts: Scripts,
+    pub(crate) backups: Backups,
     pub(crate) loops: Arc<[LoopHandle]>,
     pub(crate) clients: Clients,
     pub(crate) connected: AtomicUsize,
@@ -345,6 +358,7 @@ impl Shared {
             loading: Loading(AtomicBool::new(true)),
             gate: Gate::new(threads + WORKERS),
             scripts: Scripts::default(),
+            backups: Backups::default(),
             loops,
             clients: Clients::default(),
             connected: AtomicUsize::new(0),
@@ -408,6 +422,7 @@ impl Shared {
         self.acceptor_waker.wake();
         self.metrics_waker.wake();
         self.scripts.workers.stop();
+        self.backups.stop();
         self.loops.iter().for_each(|each| {
             each.tell_held();
             each.waker.wake();

@@ -2,6 +2,7 @@
 //! linked once. `cargo test -p terrace-server --test suite NAME::` runs those of one file.
 
 mod access;
+mod backups;
 mod bad_frames;
 mod commands_on_connections;
 mod commands_on_keys;

@@ -180,6 +180,11 @@ pub enum Error {
         /// What is left.
         left: &'static str,
     },
+    /// The directory holds a part of a backup.
+    #[error(
+        "{0}: its restore from a backup was cut off, and a part of the data is missing: remove the directory, and restore it again"
+    )]
+    NotRestored(PathBuf),
     /// This process has the directory already, by another handle.
     #[error("{0} is already open in this process: use that handle (or a clone), or close it first")]
     LockedHere(PathBuf),

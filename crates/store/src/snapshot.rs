@@ -21,8 +21,9 @@ use terrace_index::hash_key;
 use terrace_index::tree::Direction;
 use terrace_memory::{Memory, Native};
 
-/// Keys that are read as one.
-const PAGE: usize = 256;
+/// What a page of a visit aims at, and its most keys.
+const PAGE_BYTES: usize = 1 << 20;
+const PAGE_MOST: usize = 1024;
 
 impl<M: Memory, I: Memory> Arms for Engine<M, I> {
     fn arm(&self) {
@@ -318,51 +319,113 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     /// # Errors
     /// As [`MapSnapshot::get`]; `each` was told of some by then.
     pub fn for_each(&self, mut each: impl FnMut(&[u8], Value<'_>)) -> Result<()> {
-        if self.map.kind() == Kind::Ordered {
-            let mut rest = self.range(Range::ALL, PAGE, &mut each)?;
-            while let Some(last) = rest {
-                rest = self.range(Range::ALL.behind(&last), PAGE, &mut each)?;
+        self.try_for_each(|key, value| {
+            each(key, value);
+            Ok(())
+        })
+    }
+
+    /// The same until `each` fails: to write a file, or to be stopped.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// use std::io::Write;
+    /// map.put(b"ada", b"lovelace")?;
+    /// let mut file = Vec::new();
+    /// map.snapshot().try_for_each(|key, value| {
+    ///     file.write_all(key)?;
+    ///     file.write_all(value.bytes)?;
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// assert_eq!(file, b"adalovelace");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `each`, and as [`MapSnapshot::get`].
+    pub fn try_for_each<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        match self.map.kind() {
+            Kind::Ordered => self.for_each_in_order(each),
+            Kind::Hash => {
+                let told = self.for_each_found(&mut each)?;
+                self.tell_removed(&told, each)
             }
-            return Ok(());
         }
+    }
+
+    fn for_each_in_order<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut page = Page::new();
+        let mut last = None::<Vec<u8>>;
+        loop {
+            let (keys, mut told) = (page.keys, Ok(()));
+            let tell = |key: &[u8], value: Value<'_>| {
+                page.count(key, &value);
+                if told.is_ok() {
+                    told = each(key, value);
+                }
+            };
+            let range = last.as_deref().map_or(Range::ALL, |last| Range::ALL.behind(last));
+            last = self.range(range, keys, tell)?;
+            told?;
+            page.end();
+            if last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Visits the keys of a hash map that are there still. Those that were written since it tells once, and gives back.
+    fn for_each_found<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<HashSet<Box<[u8]>>, E> {
         let engine = self.engine();
         let mut position = Position::Start;
-        // Of those that were written since, which had been told.
         let mut told = HashSet::<Box<[u8]>>::new();
+        let mut size = Page::new();
         while position != Position::End {
-            let (mut seen, mut page) = (Vec::new(), Vec::new());
+            let (mut seen, mut page, keys) = (Vec::new(), Vec::new(), size.keys);
             let keep = |key: &[u8], value: Value<'_>| {
+                size.count(key, &value);
                 page.push((Box::<[u8]>::from(key), Then::of(&value)));
             };
             let saw_too = |ticket| saw(&mut seen, ticket);
-            position = engine.scan(&position, PAGE, Wait::ForRoom, keep, saw_too)?;
+            position = engine.scan(&position, keys, Wait::ForRoom, keep, saw_too)?;
+            size.end();
             let older: Vec<_> = page.iter().map(|(key, _)| self.written_since(key)).collect();
             let of_older = older.iter().flatten().flatten().filter_map(|older| older.ticket);
             of_older.for_each(|ticket| saw(&mut seen, ticket));
             self.settle(&seen)?;
             for ((key, then), older) in page.into_iter().zip(&older) {
                 match older {
-                    None => each(&key, then.value()),
+                    None => each(&key, then.value())?,
                     Some(older) => {
                         if let Some(value) = older.as_deref().and_then(value_of_older)
                             && !told.contains(&key)
                         {
-                            each(&key, value);
+                            each(&key, value)?;
                             told.insert(key);
                         }
                     }
                 }
             }
         }
-        self.tell_removed(&told, each)
+        Ok(told)
     }
 
     /// Tells of the keys that were written since and not met.
-    fn tell_removed(
+    fn tell_removed<E: From<Error>>(
         &self,
         told: &HashSet<Box<[u8]>>,
-        mut each: impl FnMut(&[u8], Value<'_>),
-    ) -> Result<()> {
+        mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let engine = self.engine();
         let memory = engine.values.medium().memory();
         let older = engine.versions.range_at(memory, Range::ALL, self.moment.at());
@@ -372,10 +435,35 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         self.settle(&seen)?;
         for (key, older) in older.iter().filter(|(key, _)| !told.contains(&**key)) {
             if let Some(value) = older.as_deref().and_then(value_of_older) {
-                each(key, value);
+                each(key, value)?;
             }
         }
         Ok(())
+    }
+}
+
+/// How many keys are read as one: about a megabyte of them and their values, as those before were.
+struct Page {
+    keys: usize,
+    met: usize,
+    bytes: usize,
+}
+
+impl Page {
+    fn new() -> Page {
+        Page { keys: 16, met: 0, bytes: 0 }
+    }
+
+    fn count(&mut self, key: &[u8], value: &Value<'_>) {
+        self.met += 1;
+        self.bytes += key.len() + value.bytes.len();
+    }
+
+    fn end(&mut self) {
+        if let Some(mean) = self.bytes.checked_div(self.met) {
+            self.keys = (PAGE_BYTES / mean.max(1)).clamp(1, PAGE_MOST);
+        }
+        (self.met, self.bytes) = (0, 0);
     }
 }
 

@@ -12,6 +12,7 @@ pub use map_opener::MapOpener;
 pub use medium::durability_of;
 pub use opening::Opening;
 
+use crate::backup::RESTORING;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -138,6 +139,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Locked`] when another process has the directory, [`Error::LockedHere`] when a handle of this one has;
+    /// [`Error::NotRestored`] when a backup was restored there and not to its end;
     /// [`Error::Io`] when the directory cannot be made or read; [`Error::Option`] for a byte-addressable domain on a
     /// mount that cannot have it.
     pub fn open(dir: impl AsRef<Path>, mut options: MapOptions) -> Result<Database> {
@@ -149,6 +151,9 @@ impl Database {
         };
         is_there.map_err(|source| Error::Io { path: folder.clone(), doing, source })?;
         let lock = DirectoryLock::of_database(&dir, options.access)?;
+        if options.access != Access::Salvage && dir.join(RESTORING).exists() {
+            return Err(Error::NotRestored(dir));
+        }
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);

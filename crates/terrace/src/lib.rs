@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod config;
 mod database;
 pub mod orders;

@@ -1,4 +1,5 @@
-//! Taking a map out of a directory and putting one in: backup, migration, inspection.
+//! Taking a map out of a directory and putting one in: migration, inspection. Of all maps at one moment:
+//! [`backup`](crate::backup).
 //!
 //! Three formats, one record: a key, a value and, if it has one, the moment it expires. The binary
 //! format ([`binary`]) is for keeping: every block carries a checksum and the file ends in a
@@ -373,7 +374,7 @@ fn count(summary: &mut Summary, record: &OwnedRecord) {
     summary.bytes += (record.key.len() + record.value.len()) as u64;
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
-//! Running the server: SAVE, BGSAVE, LASTSAVE, SHUTDOWN, TIME, WAIT, ROLE, and what is refused.
+//! Running the server: SAVE, BGSAVE, LASTSAVE, BACKUP, SHUTDOWN, TIME, WAIT, ROLE, and what is refused.
 
 use super::{Close, Context, Outcome, SYNTAX_ERROR, integer};
+use crate::backups::is_name;
 use crate::resp::Args;
 use crate::shared::unix_time;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,20 @@ pub(super) fn bgsave(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     context.shared.request_save();
     context.out.simple("Background saving started");
+    Ok(())
+}
+
+/// BACKUP name: all databases as they are at one moment, in a folder of that name. INFO tells how far it is.
+pub(super) fn backup(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let name = std::str::from_utf8(args.at(1)).ok().filter(|name| is_name(name));
+    let name = name.ok_or(
+        "ERR the name of a backup is 1 to 64 letters, digits, `_`, `-` or `.` (not first): it is a folder below \
+         `backups` in the server's directory",
+    )?;
+    if !context.shared.backups.ask(name.into()) {
+        return Err("ERR a backup is being made: INFO persistence tells how far it is".into());
+    }
+    context.out.simple("Background backup started");
     Ok(())
 }
 

@@ -112,6 +112,7 @@ static DOCS: &[Doc] = &[
     doc("memory", "server", "4.0.0", "Returns what keys and buffers cost."),
     doc("save", "server", "1.0.0", "Makes everything acknowledged so far durable."),
     doc("bgsave", "server", "1.0.0", "Makes everything acknowledged so far durable, in the background."),
+    doc("backup", "server", "1.0.0", "Writes all databases as they are at one moment to a folder, in the background."),
     doc("lastsave", "server", "1.0.0", "Returns the Unix timestamp of the last successful save."),
     doc("shutdown", "server", "1.0.0", "Drains the connections and shuts the server down."),
     doc("time", "server", "2.6.0", "Returns the server time."),

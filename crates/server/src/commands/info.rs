@@ -253,6 +253,23 @@ fn disk(shared: &Shared, lines: &mut Lines) {
     lines.add("disk_reserve", budget.reserve_bytes(space));
 }
 
+/// The backup that is being made, and the last one.
+fn backups(shared: &Shared, lines: &mut Lines) {
+    let state = shared.backups.state();
+    lines.add("backup_in_progress", u8::from(state.is_at_work()));
+    lines.add("backup_records", state.records);
+    lines.add("backup_records_total", state.of_records);
+    match state.last {
+        None => lines.add("backup_last_status", "none"),
+        Some(Err(why)) => lines.add("backup_last_status", why.replace(['\r', '\n'], " ")),
+        Some(Ok(made)) => {
+            lines.add("backup_last_status", "ok");
+            lines.add("backup_last_folder", made.folder.display());
+            lines.add("backup_last_lacks", made.lacks.join("; "));
+        }
+    }
+}
+
 fn persistence(shared: &Shared, lines: &mut Lines) {
     let totals = totals(shared);
     lines.add("loading", 0);
@@ -266,6 +283,7 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
         "aof_last_write_status",
         if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" },
     );
+    backups(shared, lines);
     lines.add("read_only", shared.maps.stopped().unwrap_or_else(|| "no".into()));
     lines.add("disk_bytes", totals.disk_bytes);
     disk(shared, lines);

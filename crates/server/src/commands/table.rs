@@ -184,7 +184,7 @@ fn of_connections() -> [Command; 8] {
 }
 
 #[rustfmt::skip]
-fn of_servers() -> [Command; 19] {
+fn of_servers() -> [Command; 20] {
     [
         command("dbsize", 1, R, NO_KEYS, Data(scan::dbsize)),
         command("flushdb", -1, WRITE | OUTSIDE_ATOMIC, NO_KEYS, Server(scan::flushdb)).alone(Alone::Always),
@@ -197,6 +197,7 @@ fn of_servers() -> [Command; 19] {
         command("memory", -2, READ | OUTSIDE_ATOMIC, NO_KEYS, Server(memory::memory)),
         command("save", 1, ADM | NO_MULTI, NO_KEYS, Server(admin::save)),
         command("bgsave", -1, ADM, NO_KEYS, Server(admin::bgsave)),
+        command("backup", 2, ADM, NO_KEYS, Server(admin::backup)),
         command("lastsave", 1, S | FAST, NO_KEYS, Server(admin::lastsave)),
         command("shutdown", -1, ADM | NO_MULTI, NO_KEYS, Server(admin::shutdown)),
         command("time", 1, S | FAST, NO_KEYS, Server(admin::time)),

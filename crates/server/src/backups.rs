@@ -1,0 +1,130 @@
+//! BACKUP: a thread of its own makes backups of all databases at one moment while the event loops serve.
+
+use crate::shared::Shared;
+use parking_lot::{Condvar, Mutex};
+use std::path::PathBuf;
+use terrace::backup::{Backup, BackupError, Progress};
+
+/// The folder in the database's directory that backups are made in.
+const FOLDER: &str = "backups";
+
+/// The backup that is being made, and what came of the last one.
+#[derive(Default)]
+pub(crate) struct Backups {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What INFO tells.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    /// The name of the one that is asked for, or being made.
+    asked: Option<String>,
+    pub(crate) records: u64,
+    pub(crate) of_records: u64,
+    pub(crate) last: Option<Result<Made, String>>,
+    stops: bool,
+}
+
+/// A backup that was made.
+#[derive(Clone)]
+pub(crate) struct Made {
+    pub(crate) folder: PathBuf,
+    pub(crate) lacks: Vec<String>,
+}
+
+impl State {
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.asked.is_some()
+    }
+}
+
+impl Backups {
+    /// Asks for a backup of this name. False if one is being made.
+    pub(crate) fn ask(&self, name: String) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.asked.is_none();
+        if is_free {
+            (state.asked, state.records, state.of_records) = (Some(name), 0, 0);
+            self.changed.notify_all();
+        }
+        is_free
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.lock().clone()
+    }
+
+    /// The one that is being made ends, and no other is begun.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stops = true;
+        self.changed.notify_all();
+    }
+
+    /// The next name; none at the end.
+    fn next(&self) -> Option<String> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stops {
+                return None;
+            }
+            if let Some(name) = &state.asked {
+                return Some(name.clone());
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether to go on.
+    fn tell(&self, progress: &Progress<'_>) -> bool {
+        let mut state = self.state.lock();
+        (state.records, state.of_records) = (progress.records, progress.of_records);
+        !state.stops
+    }
+
+    fn done(&self, result: Result<Made, String>) {
+        let mut state = self.state.lock();
+        (state.asked, state.last) = (None, Some(result));
+    }
+}
+
+/// Whether a backup may have this name: it is a folder's, and leads nowhere else.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
+}
+
+/// Makes the backups that are asked for, until the server stops.
+pub(crate) fn run(shared: &Shared) {
+    while let Some(name) = shared.backups.next() {
+        let result = make(shared, &name).map_err(|error| error.to_string());
+        shared.backups.done(result);
+    }
+}
+
+fn make(shared: &Shared, name: &str) -> Result<Made, BackupError> {
+    let database = shared.maps.database();
+    let folder = database.dir().join(FOLDER);
+    std::fs::create_dir_all(&folder).map_err(|source| BackupError::Io {
+        path: folder.clone(),
+        doing: "make folder",
+        source,
+    })?;
+    let mut open = |map: &str| shared.maps.named(map);
+    let mut tell = |progress: &Progress<'_>| shared.backups.tell(progress);
+    let backup = Backup::make(database, &folder.join(name), &mut open, &mut tell)?;
+    Ok(Made { folder: backup.folder, lacks: backup.manifest.lacks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_a_folder_in_its_place() {
+        assert!(["monday", "2026-11-28_04.30", "a"].into_iter().all(is_name));
+        let long = "x".repeat(65);
+        let others = ["", ".", "..", ".hidden", "a/b", "/etc", "a b", "a\0", "\u{e4}", &long];
+        assert!(!others.into_iter().any(is_name));
+    }
+}
