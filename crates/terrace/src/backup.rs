@@ -57,7 +57,7 @@ pub enum BackupError {
     #[error(transparent)]
     Database(#[from] Error),
     /// There is something where the backup was to be made.
-    #[error("{0} exists already: name another folder, or remove it{}", of_partial(.0))]
+    #[error("{0} exists already: name another folder, or remove it{end}", end = of_partial(.0))]
     Exists(PathBuf),
     /// The folder is no backup.
     #[error("{folder} is no backup: {why}")]
