@@ -24,7 +24,7 @@ const STEPS: &[(&str, &str)] = &[
     ("ordered", "what every map promises, of ordered ones"),
     (
         "crashes",
-        "every structure in half a million crash states, and every ordering point left out",
+        "every structure in some hundred thousand crash states, and every ordering point left out",
     ),
     ("bench-machine", "the binary on an emulated machine with persistent memory; power cuts"),
     ("docs", "cargo doc, warnings denied"),

@@ -66,9 +66,9 @@ pub fn backup(arguments: &BackupArguments) -> Outcome {
     let made = told("records", |tell| {
         let mut open = |name: &str| {
             let map = settings::opener(&db, name, &config).and_then(|opener| opened(opener.open()));
-            kept(map, &mut refused)
+            kept(map, &mut refused).map(Some)
         };
-        Backup::make(&db, &arguments.folder, &mut open, tell)
+        Backup::make((&db, &db.snapshot()), &arguments.folder, &mut open, tell)
     });
     let made = made.map_err(|error| refused.take().unwrap_or_else(|| Failure::new(error)))?;
     db.close().map_err(Failure::new)?;
@@ -94,8 +94,11 @@ pub fn restore(arguments: &RestoreArguments) -> Outcome {
         told("records", |tell| backup.verify(tell)).map_err(Failure::new)?;
         return report("verified", &backup, start, arguments.json);
     };
-    take_settings(&backup, dir, arguments.config.as_deref())?;
-    let (config, _) = settings::read(dir, arguments.config.as_deref(), &Flags::default())?;
+    // Those that it has already, or is asked to have, or those of the backup, which go with it.
+    let own = arguments.config.is_some() || dir.join("terrace.toml").exists();
+    let from_backup = backup.settings().filter(|_| !own);
+    let file = arguments.config.as_deref().or(from_backup.as_deref());
+    let (config, _) = settings::read(dir, file, &Flags::default())?;
     let db = settings::open_directory(dir, &config)?;
     let mut refused = None;
     let mut open = |name: &str, kind: Kind| {
@@ -103,22 +106,10 @@ pub fn restore(arguments: &RestoreArguments) -> Outcome {
             .and_then(|opener| opened(opener.kind(kind).open()));
         kept(map, &mut refused)
     };
-    let done = told("records", |tell| backup.restore(&db, &mut open, tell));
+    let done = told("records", |tell| backup.restore(&db, from_backup.as_deref(), &mut open, tell));
     done.map_err(|error| refused.take().unwrap_or_else(|| Failure::new(error)))?;
     db.close().map_err(Failure::new)?;
     report("restored", &backup, start, arguments.json)
-}
-
-/// Gives a new directory the settings of the backup, unless others are asked for, or there are some.
-fn take_settings(backup: &Backup, dir: &Path, config: Option<&Path>) -> Outcome {
-    let own = dir.join("terrace.toml");
-    if let (Some(settings), None, false) = (backup.settings(), config, own.exists()) {
-        std::fs::create_dir_all(dir)
-            .map_err(|e| Failure::new(format_args!("{}: {e}", dir.display())))?;
-        std::fs::copy(settings, &own)
-            .map_err(|e| Failure::new(format_args!("{}: {e}", own.display())))?;
-    }
-    Ok(())
 }
 
 /// Runs `f` with a bar of its progress.
@@ -185,11 +176,11 @@ fn by_server(arguments: &BackupArguments, server: &str) -> Outcome {
             line.unwrap_or_default().to_string()
         };
         if value("backup_in_progress") == "0" {
-            break [
-                value("backup_last_status"),
-                value("backup_last_folder"),
-                value("backup_last_lacks"),
-            ];
+            if value("backup_last_name") != name {
+                let way = "another one was made since: look in the server's `backups` whether it is there";
+                return Err(Failure::new(format_args!("{server}: backup {name}: {way}")));
+            }
+            break ["status", "folder", "lacks"].map(|what| value(&format!("backup_last_{what}")));
         }
         bar.set_length(value("backup_records_total").parse().unwrap_or(0));
         bar.set_position(value("backup_records").parse().unwrap_or(0));

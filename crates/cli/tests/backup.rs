@@ -42,9 +42,14 @@ fn a_directory_is_backed_up_and_restored() {
     let (keys, _) = fine(&["scan", &copy, "events", "--from", "a"]);
     assert!(keys.find('a') < keys.find('b'), "{keys}");
     fine(&["verify", &copy]);
+    // What is refused leaves the directory's settings as they are.
+    std::fs::create_dir(at("bare")).expect("made");
+    fine(&["put", &at("bare"), "users", "ada", "value"]);
+    assert!(refused(&["restore", &monday, &at("bare")], 1).contains("has data already"));
+    assert!(!folder.path().join("bare/terrace.toml").exists());
 
     assert!(refused(&["backup", &data, &monday], 1).contains("monday exists already"));
-    assert!(refused(&["restore", &monday, &copy], 1).contains("has maps already"));
+    assert!(refused(&["restore", &monday, &copy], 1).contains("has data already"));
     assert!(refused(&["restore", &data, &copy], 1).contains("is no backup"));
     assert!(refused(&["backup", &at("nowhere"), &at("x")], 1).contains("nowhere"));
     assert!(refused(&["restore", &monday], 2).contains("DIR"));

@@ -2,11 +2,13 @@
 
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use terrace::backup::{Backup, BackupError, Progress};
 
 /// The folder in the database's directory that backups are made in.
 const FOLDER: &str = "backups";
+/// The end of the name of one that has not come to its end.
+const PARTIAL: &str = ".partial";
 
 /// The backup that is being made, and what came of the last one.
 #[derive(Default)]
@@ -22,7 +24,8 @@ pub(crate) struct State {
     asked: Option<String>,
     pub(crate) records: u64,
     pub(crate) of_records: u64,
-    pub(crate) last: Option<Result<Made, String>>,
+    /// The name of the last one, and what came of it.
+    pub(crate) last: Option<(String, Result<Made, String>)>,
     stops: bool,
 }
 
@@ -84,36 +87,54 @@ impl Backups {
 
     fn done(&self, result: Result<Made, String>) {
         let mut state = self.state.lock();
-        (state.asked, state.last) = (None, Some(result));
+        state.last = state.asked.take().map(|name| (name, result));
     }
 }
 
 /// Whether a backup may have this name: it is a folder's, and leads nowhere else.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
+    (1..=64).contains(&name.len())
+        && !name.starts_with('.')
+        && !name.ends_with(PARTIAL)
+        && name.chars().all(is_plain)
 }
 
-/// Makes the backups that are asked for, until the server stops.
-pub(crate) fn run(shared: &Shared) {
+/// Makes the backups that are asked for, until the server stops; `id`: its own at the gate.
+pub(crate) fn run(shared: &Shared, id: usize) {
+    let folder = shared.maps.database().dir().join(FOLDER);
     while let Some(name) = shared.backups.next() {
-        let result = make(shared, &name).map_err(|error| error.to_string());
+        // Nobody else makes any here, while this process has the directory.
+        remove_partial(&folder);
+        let result = make(shared, id, &folder.join(name)).map_err(|error| error.to_string());
         shared.backups.done(result);
     }
 }
 
-fn make(shared: &Shared, name: &str) -> Result<Made, BackupError> {
+/// Removes what a process that was killed has left.
+fn remove_partial(folder: &Path) {
+    let is_partial = |path: &Path| path.to_str().is_some_and(|name| name.ends_with(PARTIAL));
+    let left = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in left.filter(|path| is_partial(path)) {
+        // What cannot be removed is in the way of its name alone, which is told.
+        let _left = std::fs::remove_dir_all(path);
+    }
+}
+
+fn make(shared: &Shared, id: usize, folder: &Path) -> Result<Made, BackupError> {
     let database = shared.maps.database();
-    let folder = database.dir().join(FOLDER);
-    std::fs::create_dir_all(&folder).map_err(|source| BackupError::Io {
-        path: folder.clone(),
-        doing: "make folder",
-        source,
-    })?;
-    let mut open = |map: &str| shared.maps.named(map);
+    let moment = {
+        // Alone: what becomes visible key by key while the others wait is not in it by half.
+        let mut turn = shared.gate.enter(id);
+        turn.close();
+        database.snapshot()
+    };
+    // Maps that nobody here uses are not opened for it: they would keep their memory until the server ends.
+    let mut open = |map: &str| database.tier_of(map).map(|_| database.map(map)).transpose();
     let mut tell = |progress: &Progress<'_>| shared.backups.tell(progress);
-    let backup = Backup::make(database, &folder.join(name), &mut open, &mut tell)?;
-    Ok(Made { folder: backup.folder, lacks: backup.manifest.lacks })
+    let Backup { folder, manifest } =
+        Backup::make((database, &moment), folder, &mut open, &mut tell)?;
+    Ok(Made { folder, lacks: manifest.lacks })
 }
 
 #[cfg(test)]
@@ -124,7 +145,8 @@ mod tests {
     fn names_are_those_of_a_folder_in_its_place() {
         assert!(["monday", "2026-11-28_04.30", "a"].into_iter().all(is_name));
         let long = "x".repeat(65);
-        let others = ["", ".", "..", ".hidden", "a/b", "/etc", "a b", "a\0", "\u{e4}", &long];
+        let others =
+            ["", ".", "..", ".hidden", "a/b", "/etc", "a.partial", "a b", "a\0", "\u{e4}", &long];
         assert!(!others.into_iter().any(is_name));
     }
 }

@@ -73,7 +73,9 @@ impl Server {
                 scripts::run(shared, threads + worker);
             })?;
         }
-        server.spawn("terrace-backup".into(), |shared| backups::run(shared))?;
+        server.spawn("terrace-backup".into(), move |shared| {
+            backups::run(shared, threads + scripts::WORKERS);
+        })?;
         server.spawn("terrace-accept".into(), move |shared| {
             accept::run(shared, &listeners);
         })?;

@@ -178,14 +178,6 @@ impl Maps {
         Ok(self.open[number].get_or_init(|| map))
     }
 
-    /// The map of this name, one of the numbered databases or not.
-    pub(crate) fn named(&self, name: &str) -> terrace::Result<Map> {
-        match self.number_of(name) {
-            Some(number) => self.get(number).cloned(),
-            None => self.database.map(name),
-        }
-    }
-
     /// Which database a map is.
     fn number_of(&self, name: &str) -> Option<usize> {
         let number = name.parse::<usize>().ok().filter(|number| *number < self.count())?;
@@ -356,7 +348,8 @@ impl Shared {
             ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max),
             maps: Maps::new(database, options.databases, Arc::clone(&loops)),
             loading: Loading(AtomicBool::new(true)),
-            gate: Gate::new(threads + WORKERS),
+            // The event loops, the workers, and the thread for backups.
+            gate: Gate::new(threads + WORKERS + 1),
             scripts: Scripts::default(),
             backups: Backups::default(),
             loops,

@@ -23,7 +23,7 @@ use terrace_memory::{Memory, Native};
 
 /// What a page of a visit aims at, and its most keys.
 const PAGE_BYTES: usize = 1 << 20;
-const PAGE_MOST: usize = 1024;
+const PAGE_MOST: usize = 256;
 
 impl<M: Memory, I: Memory> Arms for Engine<M, I> {
     fn arm(&self) {

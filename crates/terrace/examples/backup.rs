@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Failed> {
     let backup = Backup::open(dir.path().join("monday"))?;
     let copy = Database::open(dir.path().join("restored"), MapOptions::default())?;
     let mut open = |name: &str, kind| copy.map_builder(name).kind(kind).open();
-    backup.restore(&copy, &mut open, &mut |_| true)?;
+    backup.restore(&copy, None, &mut open, &mut |_| true)?;
     let (users, orders) = (copy.map("users")?, copy.map("orders")?);
     println!("{} users and {} orders of one moment", users.len(), orders.len());
     assert!(orders.len() >= 1000);

@@ -8,95 +8,40 @@
 //! A backup is whole or is none: it is made as `FOLDER.partial`, everything in it is durable before the manifest is,
 //! and it gets its name at the end. A crash leaves `FOLDER.partial`, which nobody takes for a backup.
 //!
-//! It is restored into a directory without maps. While that lasts the directory has a file `restoring`, and nobody can
+//! It is restored into a directory without data. While that lasts the directory has a file `restoring`, and nobody can
 //! open it: half of what was there is not served.
 //!
 //! Queues, ledgers and word tables are not in it; the manifest names them.
 
+mod error;
+mod files;
 mod manifest;
+mod summed;
 
 use crate::database::Database;
-use crate::transfer::{self, Format, MapSink, OwnedRecord, Record, RecordReader, TransferError};
-use crate::{Error, Kind, Map, Moment};
+use crate::transfer::{self, Format, MapSink, OwnedRecord, Record, Sink, TransferError};
+use crate::{Error, Kind, Map, Moment, WhenFull};
+pub use error::BackupError;
+use error::io_error;
+use files::{file_of, must_be, must_have_room, read_if_there, sync, sync_above, write};
 pub use manifest::{BackedUp, Manifest};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use summed::Summed;
 
 /// In a directory whose restore has not come to its end.
-pub(crate) const RESTORING: &str = "restoring";
+const RESTORING: &str = "restoring";
 const SETTINGS: &str = "terrace.toml";
-/// Records between two calls of who is told of the progress.
+/// Records, and bytes, between two calls of who is told of the progress.
 const STEP: u64 = 1024;
+const STEP_BYTES: u64 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// Why a backup was not made, read or restored.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackupError {
-    /// The system refused.
-    #[error("{path}: {doing}: {source}")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// A map refused.
-    #[error("map {map}: {source}")]
-    Map {
-        /// Its name.
-        map: String,
-        /// Its answer.
-        source: Error,
-    },
-    /// The database refused.
-    #[error(transparent)]
-    Database(#[from] Error),
-    /// There is something where the backup was to be made.
-    #[error("{0} exists already: name another folder, or remove it{end}", end = of_partial(.0))]
-    Exists(PathBuf),
-    /// The folder is no backup.
-    #[error("{folder} is no backup: {why}")]
-    NoBackup {
-        /// The folder.
-        folder: PathBuf,
-        /// What is missing or wrong.
-        why: String,
-    },
-    /// A file of the backup is not what was written.
-    #[error(
-        "{path}: {why}; use another backup, or `terrace import --salvage` for what is intact of this file"
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        why: String,
-    },
-    /// The directory to restore to has maps.
-    #[error("{0} has maps already: restore to a new directory")]
-    NotEmpty(PathBuf),
-    /// Whoever is told of the progress asked to stop.
-    #[error("stopped before the end; nothing is left of it")]
-    Stopped,
-}
-
-/// What the name of a backup that has not come to its end tells.
-fn of_partial(folder: &Path) -> &'static str {
-    match folder.extension().is_some_and(|end| end == "partial") {
-        true => ", unless another backup is just being made: this one has not come to its end",
-        false => "",
-    }
-}
-
-fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> BackupError {
-    let path = path.to_path_buf();
-    move |source| BackupError::Io { path: path.clone(), doing, source }
-}
+/// Bytes between two looks at what the disk has left.
+const LOOK_BYTES: u64 = 16 << 20;
+/// The end of a name until the backup is whole.
+const PARTIAL: &str = ".partial";
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +64,8 @@ struct Meter<'t, 'f> {
     map: String,
     records: u64,
     bytes: u64,
+    /// At the last call.
+    told: (u64, u64),
     of_records: u64,
     tell: &'t mut Tell<'f>,
 }
@@ -127,11 +74,13 @@ impl Meter<'_, '_> {
     fn count(&mut self, record: Record<'_>) -> Result<(), BackupError> {
         self.records += 1;
         self.bytes += (record.key.len() + record.value.len()) as u64;
-        if self.records.is_multiple_of(STEP) { self.tell() } else { Ok(()) }
+        let is_due = self.records - self.told.0 >= STEP || self.bytes - self.told.1 >= STEP_BYTES;
+        if is_due { self.tell() } else { Ok(()) }
     }
 
     fn tell(&mut self) -> Result<(), BackupError> {
-        let Meter { map, records, bytes, of_records, tell } = self;
+        self.told = (self.records, self.bytes);
+        let Meter { map, records, bytes, of_records, tell, .. } = self;
         let (records, bytes, of_records) = (*records, *bytes, *of_records);
         match tell(&Progress { map, records, bytes, of_records: of_records.max(records) }) {
             true => Ok(()),
@@ -164,7 +113,8 @@ impl Database {
     ///
     /// let backup = Backup::open(dir.path().join("monday"))?;
     /// let db = Database::open(dir.path().join("restored"), MapOptions::default())?;
-    /// backup.restore(&db, &mut |name, kind| db.map_builder(name).kind(kind).open(), &mut |_| true)?;
+    /// let mut open = |name: &str, kind| db.map_builder(name).kind(kind).open();
+    /// backup.restore(&db, None, &mut open, &mut |_| true)?;
     /// assert_eq!(db.map("users")?.get(b"ada")?.as_deref(), Some(&b"lovelace"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -172,13 +122,17 @@ impl Database {
     /// # Errors
     /// As [`Backup::make`].
     pub fn backup(&self, folder: impl AsRef<Path>) -> Result<Backup, BackupError> {
-        Backup::make(self, folder.as_ref(), &mut |name| self.map(name), &mut |_| true)
+        let mut open = |name: &str| self.map(name).map(Some);
+        Backup::make((self, &self.snapshot()), folder.as_ref(), &mut open, &mut |_| true)
     }
 }
 
+/// Opens the map of a name; none: it is not to be in the backup, which tells that it lacks it.
+pub type OpenMap<'a> = dyn FnMut(&str) -> crate::Result<Option<Map>> + 'a;
+
 impl Backup {
-    /// Makes a backup as [`Database::backup`]; `open` opens the maps, and `tell` is told how far it is, and says
-    /// whether to go on.
+    /// Makes a backup as [`Database::backup`], of a moment that was taken before; `open` opens the maps, and `tell` is
+    /// told how far it is, and says whether to go on.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -190,7 +144,8 @@ impl Backup {
     ///     println!("{} of about {} records", at.records, at.of_records);
     ///     true
     /// };
-    /// let backup = Backup::make(&db, &folder, &mut |name| db.map(name), &mut tell)?;
+    /// let mut open = |name: &str| db.map(name).map(Some);
+    /// let backup = Backup::make((&db, &db.snapshot()), &folder, &mut open, &mut tell)?;
     /// assert_eq!(backup.manifest.maps[0].records, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -200,24 +155,26 @@ impl Backup {
     /// included that the memory for what was written meanwhile did not suffice for ([`Error::SnapshotEnded`]). Nothing
     /// is left of it then.
     pub fn make(
-        db: &Database,
+        of: (&Database, &Arc<Moment>),
         folder: &Path,
-        open: &mut dyn FnMut(&str) -> crate::Result<Map>,
+        open: &mut OpenMap<'_>,
         tell: &mut Tell<'_>,
     ) -> Result<Backup, BackupError> {
-        let mut partial = folder.as_os_str().to_os_string();
-        partial.push(".partial");
+        // Without a slash at its end, behind which another name could not be.
+        let folder: PathBuf = folder.components().collect();
+        let mut partial = folder.clone().into_os_string();
+        partial.push(PARTIAL);
         let partial = PathBuf::from(partial);
-        for path in [folder, &partial] {
+        for path in [&folder, &partial] {
             if path.symlink_metadata().is_ok() {
-                return Err(BackupError::Exists(path.to_path_buf()));
+                return Err(BackupError::Exists(path.clone()));
             }
         }
-        fs::create_dir(&partial).map_err(io_error(&partial, "make folder"))?;
-        let made = Backup::write(db, &partial, open, tell).and_then(|manifest| {
-            fs::rename(&partial, folder).map_err(io_error(folder, "rename"))?;
-            sync_folder_of(folder)?;
-            Ok(Backup { folder: folder.into(), manifest })
+        terrace_store::make_folders(&partial).map_err(io_error(&partial, "make folder"))?;
+        let made = Backup::write(of, &partial, open, tell).and_then(|manifest| {
+            fs::rename(&partial, &folder).map_err(io_error(&folder, "rename"))?;
+            sync_above(&folder).inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
+            Ok(Backup { folder, manifest })
         });
         if made.is_err() {
             let _left = fs::remove_dir_all(&partial);
@@ -227,46 +184,46 @@ impl Backup {
 
     /// Everything in `folder`, durable.
     fn write(
-        db: &Database,
+        (db, moment): (&Database, &Arc<Moment>),
         folder: &Path,
-        open: &mut dyn FnMut(&str) -> crate::Result<Map>,
+        open: &mut OpenMap<'_>,
         tell: &mut Tell<'_>,
     ) -> Result<Manifest, BackupError> {
-        let of_map = |map: &str, source| BackupError::Map { map: map.into(), source };
-        // All are open before the moment: none is made or changed unseen.
-        let names = db.map_names()?;
-        let maps: Result<Vec<_>, _> = names
-            .into_iter()
-            .map(|name| open(&name).map_err(|e| of_map(&name, e)).map(|map| (name, map)))
-            .collect();
-        let maps = maps?;
-        let moment = db.snapshot();
+        let mut meter =
+            Meter { map: String::new(), records: 0, bytes: 0, told: (0, 0), of_records: 0, tell };
+        let mut manifest = Manifest::new(lacks(db)?);
+        // A map that was made since is empty at the moment: none is missing, and none has more than it had.
+        let mut maps = Vec::new();
+        for name in db.map_names()? {
+            meter.map.clone_from(&name);
+            meter.tell()?;
+            match open(&name).map_err(|source| BackupError::Map { map: name.clone(), source })? {
+                Some(map) => maps.push((name, map)),
+                None => manifest.lacks.push(format!("the map {name}, which is not open")),
+            }
+        }
+        meter.of_records = maps.iter().map(|(_, map)| map.len()).sum();
         let maps_folder = folder.join("maps");
         fs::create_dir(&maps_folder).map_err(io_error(&maps_folder, "make folder"))?;
-        let of_records = maps.iter().map(|(_, map)| map.len()).sum();
-        let mut meter = Meter { map: String::new(), records: 0, bytes: 0, of_records, tell };
-        let mut manifest = Manifest::new(lacks(db)?);
         for (name, map) in &maps {
             meter.map.clone_from(name);
-            meter.tell()?;
-            let path = file_of(folder, name);
-            let (records, bytes) = (meter.records, meter.bytes);
-            write_map(&path, map, &moment, &mut meter)?;
-            let (records, bytes) = (meter.records - records, meter.bytes - bytes);
-            let (name, kind) = (name.clone(), map.kind());
-            manifest.maps.push(BackedUp { name, kind, records, bytes });
+            let before = (meter.records, meter.bytes);
+            let crc32c = write_map((folder, db), map, moment, &mut meter)?;
+            let (records, bytes) = (meter.records - before.0, meter.bytes - before.1);
+            manifest.maps.push(BackedUp {
+                name: name.clone(),
+                kind: map.kind(),
+                records,
+                bytes,
+                crc32c,
+            });
         }
-        let settings = db.dir().join(SETTINGS);
-        if settings.is_file() {
-            let copy = folder.join(SETTINGS);
-            fs::copy(&settings, &copy).map_err(io_error(&copy, "write"))?;
-            sync(&copy)?;
-            manifest.has_settings = true;
+        if let Some(settings) = read_if_there(&db.dir().join(SETTINGS))? {
+            write(&folder.join(SETTINGS), &settings)?;
+            manifest.settings_crc32c = Some(summed::of(&settings));
         }
         sync(&maps_folder)?;
-        let path = folder.join(manifest::FILE);
-        fs::write(&path, manifest.text()).map_err(io_error(&path, "write"))?;
-        sync(&path)?;
+        write(&folder.join(manifest::FILE), manifest.text().as_bytes())?;
         sync(folder)?;
         Ok(manifest)
     }
@@ -307,15 +264,12 @@ impl Backup {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path().join("data"), terrace::MapOptions::default())?;
-    /// # db.map("users")?.put(b"ada", b"lovelace")?;
-    /// # let folder = dir.path().join("monday");
-    /// # db.backup(&folder)?;
-    /// let backup = terrace::backup::Backup::open(&folder)?;
+    /// let backup = db.backup(dir.path().join("monday"))?;
     /// assert_eq!(backup.settings(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn settings(&self) -> Option<PathBuf> {
-        self.manifest.has_settings.then(|| self.folder.join(SETTINGS))
+        self.manifest.settings_crc32c.map(|_| self.folder.join(SETTINGS))
     }
 
     /// Reads all of it and compares it with what was written.
@@ -323,7 +277,6 @@ impl Backup {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path().join("data"), terrace::MapOptions::default())?;
-    /// # db.map("users")?.put(b"ada", b"lovelace")?;
     /// # let folder = dir.path().join("monday");
     /// # db.backup(&folder)?;
     /// let backup = terrace::backup::Backup::open(&folder)?;
@@ -334,20 +287,17 @@ impl Backup {
     /// # Errors
     /// [`BackupError::Damaged`] with the first file that is not as it was.
     pub fn verify(&self, tell: &mut Tell<'_>) -> Result<(), BackupError> {
-        let mut meter = self.meter(tell);
-        for map in &self.manifest.maps {
-            let mut reader = self.reader(map)?;
-            let before = (meter.records, meter.bytes);
-            meter.map.clone_from(&map.name);
-            self.read(map, &mut *reader, &mut meter, &mut |_| Ok(()))?;
-            let found = (meter.records - before.0, meter.bytes - before.1);
-            self.must_be_whole(map, found)?;
+        if let (Some(path), Some(crc32c)) = (self.settings(), self.manifest.settings_crc32c) {
+            let settings = fs::read(&path).map_err(io_error(&path, "read"))?;
+            must_be(crc32c, summed::of(&settings), path)?;
         }
-        Ok(())
+        let mut meter = self.meter(tell);
+        self.manifest.maps.iter().try_for_each(|map| self.read(map, &mut meter, &mut |_| Ok(())))
     }
 
-    /// Puts everything into `db`, which has no maps yet, and makes it durable. `open` makes each map. All files are
-    /// verified before the first record is put. What expired since is left out.
+    /// Puts everything into `db`, which has no data yet, and makes it durable; `open` makes each map. All files are
+    /// verified before the first record is put. What expired since is left out. The file `settings` becomes the
+    /// directory's, unless it has some.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -358,87 +308,106 @@ impl Backup {
     /// let backup = terrace::backup::Backup::open(&folder)?;
     /// let db = terrace::Database::open(dir.path().join("new"), terrace::MapOptions::default())?;
     /// let mut open = |name: &str, kind| db.map_builder(name).kind(kind).open();
-    /// backup.restore(&db, &mut open, &mut |_| true)?;
+    /// backup.restore(&db, backup.settings().as_deref(), &mut open, &mut |_| true)?;
     /// assert_eq!(db.map("users")?.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`BackupError::NotEmpty`] if it has maps, [`BackupError::Damaged`] if the backup is: nothing was done then. What
+    /// [`BackupError::NotEmpty`] if it has data, [`BackupError::Damaged`] if the backup is: nothing was done then. What
     /// a map or the system refused: then the directory cannot be opened again, and is to be removed.
     pub fn restore(
         &self,
         db: &Database,
+        settings: Option<&Path>,
         open: &mut dyn FnMut(&str, Kind) -> crate::Result<Map>,
         tell: &mut Tell<'_>,
     ) -> Result<(), BackupError> {
-        if !db.map_names()?.is_empty() {
+        let has_data = !db.map_names()?.is_empty() || !lacks(db)?.is_empty();
+        if has_data {
             return Err(BackupError::NotEmpty(db.dir().into()));
         }
         self.verify(&mut |_| true)?;
         let mark = db.dir().join(RESTORING);
-        fs::write(&mark, b"").map_err(io_error(&mark, "write"))?;
-        sync(&mark)?;
+        write(&mark, b"")?;
         sync(db.dir())?;
+        let own = db.dir().join(SETTINGS);
+        if let (Some(settings), None) = (settings, read_if_there(&own)?) {
+            write(&own, &fs::read(settings).map_err(io_error(settings, "read"))?)?;
+        }
         let mut meter = self.meter(tell);
         for map in &self.manifest.maps {
             let refused = |source| BackupError::Map { map: map.name.clone(), source };
             meter.map.clone_from(&map.name);
             meter.tell()?;
             let target = open(&map.name, map.kind).map_err(refused)?;
-            let mut sink = MapSink::new(&target);
-            let mut reader = self.reader(map)?;
-            let now = transfer::now_ms();
-            self.read(map, &mut *reader, &mut meter, &mut |record| match record
-                .expires_at_ms
-                .is_some_and(|at| at <= now)
-            {
-                true => Ok(()),
-                false => transfer::Sink::put(&mut sink, record),
-            })?;
-            transfer::Sink::flush(&mut sink).map_err(|e| self.failed(map, e))?;
+            // It may have more than the memory here takes: that is told, and nothing is left out.
+            let evicts = target.when_full() == WhenFull::Evict;
+            if evicts {
+                target.set_when_full(WhenFull::Refuse).map_err(refused)?;
+            }
+            self.fill(&target, map, &mut meter)?;
+            if evicts {
+                target.set_when_full(WhenFull::Evict).map_err(refused)?;
+            }
         }
         db.sync()?;
         fs::remove_file(&mark).map_err(io_error(&mark, "remove"))?;
         sync(db.dir())
     }
 
+    /// Puts a map's records.
+    fn fill(
+        &self,
+        target: &Map,
+        map: &BackedUp,
+        meter: &mut Meter<'_, '_>,
+    ) -> Result<(), BackupError> {
+        let (mut sink, now) = (MapSink::new(target), transfer::now_ms());
+        self.read(
+            map,
+            meter,
+            &mut |record| match record.expires_at_ms.is_some_and(|at| at <= now) {
+                true => Ok(()),
+                false => sink.put(record),
+            },
+        )?;
+        sink.flush().map_err(|error| self.failed(map, error))
+    }
+
     fn meter<'t, 'f>(&self, tell: &'t mut Tell<'f>) -> Meter<'t, 'f> {
         let of_records = self.manifest.maps.iter().map(|map| map.records).sum();
-        Meter { map: String::new(), records: 0, bytes: 0, of_records, tell }
+        Meter { map: String::new(), records: 0, bytes: 0, told: (0, 0), of_records, tell }
     }
 
-    fn reader(&self, map: &BackedUp) -> Result<Box<dyn RecordReader>, BackupError> {
-        let path = file_of(&self.folder, &map.name);
-        let file = File::open(&path).map_err(io_error(&path, "open"))?;
-        let input = BufReader::with_capacity(BUFFER_BYTES, file);
-        Format::Binary.reader(input, false).map_err(|error| self.failed(map, error))
-    }
-
+    /// Reads a map's file to its end, and compares it with the manifest.
     fn read(
         &self,
         map: &BackedUp,
-        reader: &mut dyn RecordReader,
         meter: &mut Meter<'_, '_>,
         each: &mut dyn FnMut(Record<'_>) -> Result<(), TransferError>,
     ) -> Result<(), BackupError> {
+        let path = file_of(&self.folder, &map.name);
+        let file = File::open(&path).map_err(io_error(&path, "open"))?;
+        let (file, sum) = Summed::new(file);
+        let input = BufReader::with_capacity(BUFFER_BYTES, file);
+        let failed = |error| self.failed(map, error);
+        let mut reader = Format::Binary.reader(input, false).map_err(failed)?;
         let mut record = OwnedRecord::default();
-        while reader.read(&mut record).map_err(|e| self.failed(map, e))? {
-            each(record.as_record()).map_err(|e| self.failed(map, e))?;
+        let before = (meter.records, meter.bytes);
+        meter.map.clone_from(&map.name);
+        while reader.read(&mut record).map_err(failed)? {
+            each(record.as_record()).map_err(failed)?;
             meter.count(record.as_record())?;
         }
-        meter.tell()
-    }
-
-    fn must_be_whole(&self, map: &BackedUp, found: (u64, u64)) -> Result<(), BackupError> {
-        if found == (map.records, map.bytes) {
-            return Ok(());
+        drop(reader);
+        must_be(map.crc32c, sum.finish(), path.clone())?;
+        let found = (meter.records - before.0, meter.bytes - before.1);
+        if found != (map.records, map.bytes) {
+            let why = format!("{found:?} records and bytes, not {:?}", (map.records, map.bytes));
+            return Err(BackupError::Damaged { path, why });
         }
-        let why = format!(
-            "{} records of {} bytes, where the manifest says {} of {}",
-            found.0, found.1, map.records, map.bytes
-        );
-        Err(BackupError::Damaged { path: file_of(&self.folder, &map.name), why })
+        meter.tell()
     }
 
     fn failed(&self, map: &BackedUp, error: TransferError) -> BackupError {
@@ -449,10 +418,6 @@ impl Backup {
             other => BackupError::Damaged { path, why: other.to_string() },
         }
     }
-}
-
-fn file_of(folder: &Path, map: &str) -> PathBuf {
-    folder.join("maps").join(format!("{map}.terrace"))
 }
 
 /// What a backup of `db` will not have.
@@ -468,21 +433,28 @@ fn lacks(db: &Database) -> crate::Result<Vec<String>> {
     Ok(all.into_iter().flatten().collect())
 }
 
-/// Writes a map as it was at `moment`, durably.
+/// Writes the meter's map as it was at `moment`, durably; the checksum of the file.
 fn write_map(
-    path: &Path,
+    (folder, db): (&Path, &Database),
     map: &Map,
     moment: &Arc<Moment>,
     meter: &mut Meter<'_, '_>,
-) -> Result<(), BackupError> {
-    let file = File::create_new(path).map_err(io_error(path, "make"))?;
-    let out = BufWriter::with_capacity(BUFFER_BYTES, &file);
-    let write = io_error(path, "write");
-    let mut writer = Format::Binary.writer(out).map_err(&write)?;
+) -> Result<u32, BackupError> {
     let name = meter.map.clone();
+    let path = file_of(folder, &name);
+    let file = File::create_new(&path).map_err(io_error(&path, "make"))?;
+    let write = io_error(&path, "write");
     let refused = |source| BackupError::Map { map: name.clone(), source };
+    let (out, sum) = Summed::new(&file);
+    let mut writer =
+        Format::Binary.writer(BufWriter::with_capacity(BUFFER_BYTES, out)).map_err(&write)?;
     let snapshot = map.at(moment).map_err(refused)?;
+    let mut looked_at = 0;
     let visited = snapshot.try_for_each(|key, value| {
+        if meter.bytes >= looked_at {
+            must_have_room(folder, db)?;
+            looked_at = meter.bytes + LOOK_BYTES;
+        }
         let record = Record { key, value: value.bytes, expires_at_ms: value.expires_at_ms };
         writer.write(record).map_err(&write)?;
         meter.count(record)
@@ -493,18 +465,17 @@ fn write_map(
     })?;
     writer.finish().map_err(&write)?;
     drop(writer);
-    file.sync_all().map_err(io_error(path, "sync"))
+    file.sync_all().map_err(io_error(&path, "sync"))?;
+    Ok(sum.finish())
 }
 
-fn sync(path: &Path) -> Result<(), BackupError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(io_error(path, "sync"))
-}
-
-/// The folder that the name of `path` is in.
-fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => sync(parent),
-        _ => sync(Path::new(".")),
+/// Refuses a directory that holds a part of a backup.
+pub(crate) fn must_be_restored(dir: &Path) -> crate::Result<()> {
+    let mark = dir.join(RESTORING);
+    match mark.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::NotRestored(dir.into())),
+        Err(source) => Err(Error::Io { path: mark, doing: "look for", source }),
     }
 }
 

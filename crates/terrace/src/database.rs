@@ -12,7 +12,7 @@ pub use map_opener::MapOpener;
 pub use medium::durability_of;
 pub use opening::Opening;
 
-use crate::backup::RESTORING;
+use crate::backup;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -151,8 +151,8 @@ impl Database {
         };
         is_there.map_err(|source| Error::Io { path: folder.clone(), doing, source })?;
         let lock = DirectoryLock::of_database(&dir, options.access)?;
-        if options.access != Access::Salvage && dir.join(RESTORING).exists() {
-            return Err(Error::NotRestored(dir));
+        if options.access != Access::Salvage {
+            backup::must_be_restored(&dir)?;
         }
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)

@@ -169,12 +169,12 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::batches(Without::nothing, None, s), left_out::controls;
     "map-collector", "the collector of logs: items and tombstones move, logs are freed",
         |s| maps::collector(Without::nothing, None, s), left_out::controls;
-    "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",
-        |s| maps::disk(true, s), left_out::controls;
+    "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync, every state",
+        |s| Exhaustive(maps::disk(true, s)), left_out::controls;
     "map-disk-marks", "the same, several puts to a commit: marks and notes say no more than was committed",
         |s| maps::disk_marked(None, s), left_out::controls;
-    "map-collector-disk", "the collector of logs on such a disk",
-        |s| maps::collector_on_disk(None, s), left_out::controls;
+    "map-collector-disk", "the collector of logs on such a disk, every state",
+        |s| Exhaustive(maps::collector_on_disk(None, s)), left_out::controls;
     "map-logs-index", "a map with values in logs and a persistent index: puts, deletes, batches",
         |s| maps::kept(maps::Design::Logs, s), no_controls;
     "map-slabs-index", "a map with values in slabs and a persistent index: puts, deletes",
@@ -378,8 +378,6 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::blind_threads(Wrong::NOTHING, s), no_controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
-    "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
-        |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
     "list-tlog", "two threads on a list whose links survive, a line of log for each",
         |s| lists::named("list-tlog", s), lists::controls;
     "list-log-free", "the same without logs, where caches survive (always eADR)",
@@ -408,8 +406,6 @@ pub const ALL: &[CrashTest] = tests! {
         |s| lists::named("list-link-free-reuse", s), lists::controls;
     "list-soft-reuse", "SOFT, the same",
         |s| lists::named("list-soft-reuse", s), lists::controls;
-    "map-disk-whole", "a few operations of a map on a disk, every state of one crash",
-        maps::disk_whole, no_controls;
     "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
         queues::disk, queues::controls;
     "queue-checkpoints", "a queue there without a promise: as it was at an instant since the last checkpoint",
@@ -468,8 +464,6 @@ const ON_DISK: &[&str] = &[
     "map-blind",
     "map-blind-saved",
     "map-blind-threads",
-    "map-disk-whole",
-    "map-collector-disk-whole",
     "queue-disk",
     "queue-checkpoints",
     "queue-switches",
@@ -530,7 +524,9 @@ impl Control {
                 .failure
                 .filter(|_| report.states > 0)
                 .map(|failure| (settings.seed, failure));
-            if caught.is_some() || report.exhausted || report.states == 0 {
+            // Where something was drawn, another seed may draw another scenario.
+            let is_all = report.exhausted && report.seed.is_none();
+            if caught.is_some() || is_all || report.states == 0 {
                 break;
             }
         }

@@ -261,8 +261,12 @@ fn backups(shared: &Shared, lines: &mut Lines) {
     lines.add("backup_records_total", state.of_records);
     match state.last {
         None => lines.add("backup_last_status", "none"),
-        Some(Err(why)) => lines.add("backup_last_status", why.replace(['\r', '\n'], " ")),
-        Some(Ok(made)) => {
+        Some((name, Err(why))) => {
+            lines.add("backup_last_name", name);
+            lines.add("backup_last_status", why.replace(['\r', '\n'], " "));
+        }
+        Some((name, Ok(made))) => {
+            lines.add("backup_last_name", name);
             lines.add("backup_last_status", "ok");
             lines.add("backup_last_folder", made.folder.display());
             lines.add("backup_last_lacks", made.lacks.join("; "));

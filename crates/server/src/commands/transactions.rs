@@ -299,6 +299,7 @@ fn run_among_others(
     session.bring_near(&transaction.named_keys())?;
     let (mark, mut runs) = (context.out.mark(), 0);
     let mut ran = Vec::with_capacity(transaction.len());
+    let looked_up = (context.stats.key_hits.get(), context.stats.key_misses.get());
     let result = session.atomic(|session| {
         runs += 1;
         if runs > OVERTAKEN {
@@ -306,6 +307,8 @@ fn run_among_others(
         }
         context.out.truncate(mark);
         ran.clear();
+        context.stats.key_hits.set(looked_up.0);
+        context.stats.key_misses.set(looked_up.1);
         names.iter().for_each(|name| session.certify(name));
         if !watched.holds(shared) {
             return Err(Not::Watched);

@@ -196,10 +196,13 @@ impl Registry {
         }
     }
 
-    /// Whether none of the keys was written since it was read, or is about to be.
+    /// Whether none of the keys was written since it was read, or is about to be, nor was when it was read: of two keys
+    /// of one batch the first may have been read as it is after it, and the second as before.
     pub fn holds(&self, reads: &Reads) -> bool {
-        let are_unwritten =
-            || reads.keys.values().all(|read| read.state.load(Ordering::Acquire) == read.seen);
+        let is_unwritten = |read: &Seen| {
+            read.seen & RESERVED == 0 && read.state.load(Ordering::Acquire) == read.seen
+        };
+        let are_unwritten = || reads.keys.values().all(is_unwritten);
         reads.is_empty() || (are_unwritten() && reads.are_uncleared(self))
     }
 

@@ -1,7 +1,7 @@
 //! What a backup says of itself: a line of JSON, and a line with its checksum.
 
+use super::summed;
 use crate::{Kind, transfer};
-use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use serde::{Deserialize, Serialize};
 
 pub(super) const FILE: &str = "manifest.json";
@@ -19,6 +19,8 @@ pub struct BackedUp {
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
+    /// Checksum of its file.
+    pub crc32c: u32,
 }
 
 /// What is in a backup.
@@ -31,8 +33,8 @@ pub struct Manifest {
     pub made_at_ms: u64,
     /// The maps, by name.
     pub maps: Vec<BackedUp>,
-    /// Whether there is a `terrace.toml`.
-    pub has_settings: bool,
+    /// Checksum of `terrace.toml`, if there is one.
+    pub settings_crc32c: Option<u32>,
     /// What the database had beside them, in words.
     pub lacks: Vec<String>,
 }
@@ -44,21 +46,21 @@ impl Manifest {
             made_by: concat!("terrace ", env!("CARGO_PKG_VERSION")).into(),
             made_at_ms: transfer::now_ms(),
             maps: Vec::new(),
-            has_settings: false,
+            settings_crc32c: None,
             lacks,
         }
     }
 
     pub(super) fn text(&self) -> String {
         let json = serde_json::to_string(self).expect("names and numbers are JSON");
-        format!("{json}\n{:08x}\n", checksum(json.as_bytes()))
+        format!("{json}\n{:08x}\n", summed::of(json.as_bytes()))
     }
 
     /// The manifest in a file, or what is wrong with it.
     pub(super) fn of(text: &[u8]) -> Result<Manifest, String> {
         let mut lines = text.split(|byte| *byte == b'\n');
         let (json, sum) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-        if format!("{:08x}", checksum(json)).as_bytes() != sum {
+        if format!("{:08x}", summed::of(json)).as_bytes() != sum {
             return Err("damaged: its checksum is another".into());
         }
         #[derive(Deserialize)]
@@ -73,11 +75,6 @@ impl Manifest {
         }
         serde_json::from_slice(json).map_err(|e| e.to_string())
     }
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    // The algorithm yields 32 bits in a 64-bit word.
-    crc_fast::checksum(Crc32Iscsi, bytes) as u32
 }
 
 /// Kinds by their names in the settings.

@@ -10,7 +10,7 @@ fn database(dir: &Path) -> Database {
 fn restored(backup: &Backup, dir: &Path) -> Result<Database, BackupError> {
     let db = database(dir);
     let mut open = |name: &str, kind| db.map_builder(name).kind(kind).open();
-    backup.restore(&db, &mut open, &mut |_| true).map(|()| db)
+    backup.restore(&db, backup.settings().as_deref(), &mut open, &mut |_| true).map(|()| db)
 }
 
 fn contents(map: &Map) -> BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)> {
@@ -63,10 +63,12 @@ fn what_was_backed_up_is_restored() {
     assert_eq!(contents(&events), contents(&other));
     assert_eq!(copy.map("users").expect("map").len(), 3002);
     assert!(!at("copy").join(RESTORING).exists());
+    let settings = std::fs::read_to_string(at("copy").join("terrace.toml")).expect("settings");
+    assert_eq!(settings, "durability = \"none\"\n");
     // Neither is written over.
     assert!(matches!(db.backup(at("monday")), Err(BackupError::Exists(_))));
     let mut open = |name: &str, kind| copy.map_builder(name).kind(kind).open();
-    let twice = again.restore(&copy, &mut open, &mut |_| true);
+    let twice = again.restore(&copy, None, &mut open, &mut |_| true);
     assert!(matches!(twice, Err(BackupError::NotEmpty(_))));
 }
 
@@ -108,7 +110,7 @@ fn a_backup_is_of_one_moment() {
     });
 }
 
-/// Every bit of every file is watched over, but for the settings, which are text for people.
+/// Every file is watched over.
 #[test]
 fn a_damaged_backup_is_named_and_not_restored() {
     let folder = tempfile::tempdir().expect("folder");
@@ -118,13 +120,14 @@ fn a_damaged_backup_is_named_and_not_restored() {
         db.map("users").expect("map").put(&number.to_be_bytes(), b"lovelace").expect("put");
         db.map("other").expect("map").put(&number.to_be_bytes(), b"hopper").expect("put");
     }
+    std::fs::write(at("data").join("terrace.toml"), "durability = \"none\"\n").expect("settings");
     let backup = db.backup(at("monday")).expect("made");
     let is_refused = || match Backup::open(at("monday")).and_then(|b| b.verify(&mut |_| true)) {
         Err(BackupError::Damaged { .. } | BackupError::NoBackup { .. }) => true,
         Err(BackupError::Io { source, .. }) => source.kind() == io::ErrorKind::NotFound,
         other => panic!("{other:?}"),
     };
-    let files = ["maps/users.terrace", "maps/other.terrace", "manifest.json"];
+    let files = ["maps/users.terrace", "maps/other.terrace", "manifest.json", "terrace.toml"];
     for file in files.map(|file| at("monday").join(file)) {
         let whole = std::fs::read(&file).expect("read");
         for at in (0..whole.len()).step_by(7) {
@@ -148,6 +151,15 @@ fn a_damaged_backup_is_named_and_not_restored() {
     std::fs::rename(&other, &users).expect("renamed");
     std::fs::rename(at("aside"), &other).expect("renamed");
     assert!(is_refused());
+    std::fs::rename(&other, at("aside")).expect("renamed");
+    std::fs::rename(&users, &other).expect("renamed");
+    std::fs::rename(at("aside"), &users).expect("renamed");
+    backup.verify(&mut |_| true).expect("as it was");
+    // One of another moment, of the same size.
+    db.map("users").expect("map").put(&0_u32.to_be_bytes(), b"lovelacf").expect("put");
+    let later = db.backup(at("tuesday")).expect("made");
+    std::fs::copy(file_of(&later.folder, "users"), &users).expect("copied");
+    assert!(is_refused());
 }
 
 /// What is cut off is never taken for a whole: neither a backup, nor a directory that one was restored to.
@@ -159,13 +171,13 @@ fn half_a_backup_is_none_and_half_a_restore_is_not_opened() {
     for number in 0..5000_u32 {
         db.map("users").expect("map").put(&number.to_be_bytes(), b"lovelace").expect("put");
     }
-    let mut open = |name: &str| db.map(name);
+    let mut open = |name: &str| db.map(name).map(Some);
     let mut left = 3;
     let mut tell = |_: &Progress<'_>| {
         left -= 1;
         left > 0
     };
-    let stopped = Backup::make(&db, &at("monday"), &mut open, &mut tell);
+    let stopped = Backup::make((&db, &db.snapshot()), &at("monday/"), &mut open, &mut tell);
     assert!(matches!(stopped, Err(BackupError::Stopped)));
     assert!(!at("monday").exists() && !at("monday.partial").exists(), "nothing is left");
     // As after a power cut.
@@ -187,7 +199,7 @@ fn half_a_backup_is_none_and_half_a_restore_is_not_opened() {
         left -= 1;
         left > 0
     };
-    let stopped = backup.restore(&copy, &mut open, &mut tell);
+    let stopped = backup.restore(&copy, None, &mut open, &mut tell);
     assert!(matches!(stopped, Err(BackupError::Stopped)));
     drop(copy);
     for access in [crate::Access::Write, crate::Access::Read] {
@@ -197,4 +209,24 @@ fn half_a_backup_is_none_and_half_a_restore_is_not_opened() {
     let access = crate::Access::Salvage;
     Database::open(at("copy"), MapOptions { access, ..MapOptions::default() })
         .expect("what is there");
+}
+
+/// What there is no memory for is told, and not evicted.
+#[test]
+fn a_restore_evicts_nothing() {
+    let folder = tempfile::tempdir().expect("folder");
+    let at = |name: &str| folder.path().join(name);
+    let db = database(&at("data"));
+    for number in 0..3000_u32 {
+        db.map("users").expect("map").put(&number.to_be_bytes(), &[7; 20_000]).expect("put");
+    }
+    let backup = db.backup(at("monday")).expect("made");
+    let when_full = WhenFull::Evict;
+    let options = MapOptions { when_full, memory_budget_bytes: 32 << 20, ..MapOptions::default() };
+    let copy = Database::open(at("copy"), options).expect("a database");
+    let mut open = |name: &str, kind| copy.map_builder(name).kind(kind).open();
+    let refused = backup.restore(&copy, None, &mut open, &mut |_| true);
+    let Err(BackupError::Map { source: Error::OutOfMemory { .. }, .. }) = refused else {
+        panic!("{refused:?}");
+    };
 }

@@ -8,7 +8,6 @@
 //! at it and at the index ([`Volatile`]).
 
 use super::super::Settings;
-use super::super::exhaustive::Exhaustive;
 use super::redo::Folders;
 use super::{MapSetup, SEGMENT_BYTES};
 use std::collections::HashMap;
@@ -250,14 +249,6 @@ pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Explorer<u
 pub(in super::super) fn marked(fault: Option<Fault>, settings: &Settings) -> Explorer<usize> {
     let place = OnDisk { fault, ..OnDisk::new(Durability::Sync, true, settings) };
     super::script::shared_commits(place, MEMORY_BYTES, &in_lines(settings))
-}
-
-/// A few operations of such a map, every state of one crash.
-pub(in super::super) fn whole(settings: &Settings) -> Exhaustive<usize> {
-    let place = OnDisk::new(Durability::Sync, true, settings);
-    let settings = in_lines(settings);
-    let short = super::script::short_on(place, super::Design::Logs, MEMORY_BYTES, &settings);
-    Exhaustive(short.crashes(1))
 }
 
 /// Units persist as lines do under ADR, whatever domain was asked for.

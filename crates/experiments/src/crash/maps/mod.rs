@@ -23,9 +23,7 @@ pub(super) use blind::{by_index as blind_by_index, explorer as blind, threads as
 pub(super) use checkpointer::explorer as checkpointer;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;
-pub(super) use disk::{
-    MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked, whole as disk_whole,
-};
+pub(super) use disk::{MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked};
 pub(super) use growth::explorer as mirrored_growth;
 pub(super) use kept::{
     collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,

@@ -14,8 +14,6 @@ const KEYS: u64 = 6;
 const OPERATIONS: usize = 60;
 /// Of one commit, where several share one.
 const SHARED: usize = 3;
-/// So few that every state can be met, where few are possible at a time.
-const FEW: usize = 5;
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -122,17 +120,6 @@ pub(super) fn shared_commits(
     settings: &Settings,
 ) -> Explorer<usize> {
     scripted(place, puts(settings.seed), SHARED, memory_bytes, settings)
-}
-
-/// Its first operations.
-pub(super) fn short_on(
-    place: impl MapSetup,
-    design: Design,
-    memory_bytes: u64,
-    settings: &Settings,
-) -> Explorer<usize> {
-    let operations = script(design, settings.seed).into_iter().take(FEW).collect();
-    scripted(place, operations, 1, memory_bytes, settings)
 }
 
 /// The operations, with this many for each commit.
