@@ -1,6 +1,6 @@
 //! BACKUP: made while others write, told by INFO, restored whole.
 
-use crate::common::{TestServer, info};
+use crate::common::{TestServer, info, request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use terrace::backup::Backup;
@@ -31,15 +31,20 @@ fn a_backup_is_made_while_others_write() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = server.client();
+            // One part is visible long before the other.
+            let mut words =
+                vec![request(&["MULTI"]), request(&["DECR", "a"]), request(&["SELECT", "3"])];
+            words.extend((0..1000).map(|key| request(&["SET", &format!("key{key}"), "value"])));
+            words.extend([request(&["INCR", "b"]), request(&["EXEC"]), request(&["SELECT", "0"])]);
+            let all = words.concat();
             while !done.load(Ordering::Relaxed) {
-                ["MULTI", "DECR a", "SELECT 3", "INCR b", "EXEC", "SELECT 0"]
-                    .iter()
-                    .for_each(|line| drop(client.line(line)));
+                client.send(&all);
+                words.iter().for_each(|_| drop(client.reply()));
             }
         });
         let ends = scope.spawn(|| {
             let mut client = server.client();
-            for round in 0..5 {
+            for round in 0..8 {
                 let asked = client.line(&format!("BACKUP round-{round}"));
                 assert_eq!(asked, "Background backup started");
                 assert_eq!(waited_for(&server), "ok");
