@@ -34,7 +34,7 @@ fn a_backup_is_made_while_others_write() {
             // One part is visible long before the other.
             let mut words =
                 vec![request(&["MULTI"]), request(&["DECR", "a"]), request(&["SELECT", "3"])];
-            words.extend((0..1000).map(|key| request(&["SET", &format!("key{key}"), "value"])));
+            words.extend((0..4000).map(|key| request(&["SET", &format!("key{key}"), "value"])));
             words.extend([request(&["INCR", "b"]), request(&["EXEC"]), request(&["SELECT", "0"])]);
             let all = words.concat();
             while !done.load(Ordering::Relaxed) {
@@ -44,7 +44,7 @@ fn a_backup_is_made_while_others_write() {
         });
         let ends = scope.spawn(|| {
             let mut client = server.client();
-            for round in 0..8 {
+            for round in 0..20 {
                 let asked = client.line(&format!("BACKUP round-{round}"));
                 assert_eq!(asked, "Background backup started");
                 assert_eq!(waited_for(&server), "ok");
