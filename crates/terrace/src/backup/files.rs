@@ -54,6 +54,6 @@ pub(super) fn sync(path: &Path) -> Result<(), BackupError> {
 pub(super) fn sync_above(path: &Path) -> Result<(), BackupError> {
     let whole = fs::canonicalize(path).map_err(io_error(path, "find"))?;
     let disk = |path: &Path| path.metadata().map(|about| about.dev()).ok();
-    let above = whole.ancestors().skip(1).take_while(|above| disk(above) == disk(&whole));
-    above.map(sync).collect()
+    let mut above = whole.ancestors().skip(1).take_while(|above| disk(above) == disk(&whole));
+    above.try_for_each(sync)
 }
