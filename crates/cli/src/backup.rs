@@ -46,7 +46,7 @@ pub struct RestoreArguments {
     /// Check every file of the backup, and restore nothing
     #[arg(long, conflicts_with_all = ["dir", "config"])]
     verify: bool,
-    /// Read this configuration instead of the one in the backup
+    /// Read this configuration instead of the one in the backup; DIR gets neither
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print one JSON object when done

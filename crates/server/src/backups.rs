@@ -1,6 +1,6 @@
 //! BACKUP: a thread of its own makes backups of all databases at one moment while the event loops serve.
 
-use crate::shared::Shared;
+use crate::shared::{Shared, unix_time};
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
 use terrace::backup::{Backup, BackupError, Progress};
@@ -24,8 +24,10 @@ pub(crate) struct State {
     asked: Option<String>,
     pub(crate) records: u64,
     pub(crate) of_records: u64,
-    /// The name of the last one, and what came of it.
+    /// The name of the last one, and what came of it,
     pub(crate) last: Option<(String, Result<Made, String>)>,
+    /// in which second since 1970.
+    pub(crate) last_s: u64,
     stops: bool,
 }
 
@@ -88,6 +90,7 @@ impl Backups {
     fn done(&self, result: Result<Made, String>) {
         let mut state = self.state.lock();
         state.last = state.asked.take().map(|name| (name, result));
+        state.last_s = unix_time().as_secs();
     }
 }
 
@@ -103,6 +106,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// Makes the backups that are asked for, until the server stops; `id`: its own at the gate.
 pub(crate) fn run(shared: &Shared, id: usize) {
     let folder = shared.maps.database().dir().join(FOLDER);
+    let folder = std::path::absolute(&folder).unwrap_or(folder);
     while let Some(name) = shared.backups.next() {
         // Nobody else makes any here, while this process has the directory.
         remove_partial(&folder);
@@ -123,12 +127,15 @@ fn remove_partial(folder: &Path) {
 
 fn make(shared: &Shared, id: usize, folder: &Path) -> Result<Made, BackupError> {
     let database = shared.maps.database();
+    // The first one waits for whatever writes or collects; the next one, while it lasts, for nobody.
+    let armed = database.snapshot();
     let moment = {
         // Alone: what becomes visible key by key while the others wait is not in it by half.
         let mut turn = shared.gate.enter(id);
         turn.close();
         database.snapshot()
     };
+    drop(armed);
     // Maps that nobody here uses are not opened for it: they would keep their memory until the server ends.
     let mut open = |map: &str| database.tier_of(map).map(|_| database.map(map)).transpose();
     let mut tell = |progress: &Progress<'_>| shared.backups.tell(progress);

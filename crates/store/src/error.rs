@@ -182,7 +182,7 @@ pub enum Error {
     },
     /// The directory holds a part of a backup.
     #[error(
-        "{0}: its restore from a backup was cut off, and a part of the data is missing: remove the directory, and restore it again"
+        "{0}: a restore from a backup did not come to its end there: remove `maps` and `restoring` in it, and restore again"
     )]
     NotRestored(PathBuf),
     /// This process has the directory already, by another handle.

@@ -23,7 +23,10 @@ use crate::transfer::{self, Format, MapSink, OwnedRecord, Record, Sink, Transfer
 use crate::{Error, Kind, Map, Moment, WhenFull};
 pub use error::BackupError;
 use error::io_error;
-use files::{file_of, must_be, must_have_room, read_if_there, sync, sync_above, write};
+use files::{
+    create, file_of, make_folder, must_be, must_have_room, must_have_values, read_if_there, sync,
+    sync_above, write,
+};
 pub use manifest::{BackedUp, Manifest};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
@@ -170,7 +173,18 @@ impl Backup {
                 return Err(BackupError::Exists(path.clone()));
             }
         }
-        terrace_store::make_folders(&partial).map_err(io_error(&partial, "make folder"))?;
+        if let Some(parent) = partial.parent() {
+            terrace_store::make_folders(parent).map_err(io_error(parent, "make folder"))?;
+        }
+        // Whoever made it has it for himself: what others make there is not removed.
+        match make_folder(&partial) {
+            Err(BackupError::Io { source, .. })
+                if source.kind() == io::ErrorKind::AlreadyExists =>
+            {
+                return Err(BackupError::Exists(partial));
+            }
+            made => made?,
+        }
         let made = Backup::write(of, &partial, open, tell).and_then(|manifest| {
             fs::rename(&partial, &folder).map_err(io_error(&folder, "rename"))?;
             sync_above(&folder).inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
@@ -194,7 +208,9 @@ impl Backup {
         let mut manifest = Manifest::new(lacks(db)?);
         // A map that was made since is empty at the moment: none is missing, and none has more than it had.
         let mut maps = Vec::new();
-        for name in db.map_names()? {
+        let names = db.map_names()?;
+        must_have_values(db, &names)?;
+        for name in names {
             meter.map.clone_from(&name);
             meter.tell()?;
             match open(&name).map_err(|source| BackupError::Map { map: name.clone(), source })? {
@@ -204,7 +220,7 @@ impl Backup {
         }
         meter.of_records = maps.iter().map(|(_, map)| map.len()).sum();
         let maps_folder = folder.join("maps");
-        fs::create_dir(&maps_folder).map_err(io_error(&maps_folder, "make folder"))?;
+        make_folder(&maps_folder)?;
         for (name, map) in &maps {
             meter.map.clone_from(name);
             let before = (meter.records, meter.bytes);
@@ -333,7 +349,10 @@ impl Backup {
         sync(db.dir())?;
         let own = db.dir().join(SETTINGS);
         if let (Some(settings), None) = (settings, read_if_there(&own)?) {
-            write(&own, &fs::read(settings).map_err(io_error(settings, "read"))?)?;
+            let bytes = fs::read(settings).map_err(io_error(settings, "read"))?;
+            let new = own.with_extension("new");
+            write(&new, &bytes)?;
+            fs::rename(&new, &own).map_err(io_error(&own, "rename"))?;
         }
         let mut meter = self.meter(tell);
         for map in &self.manifest.maps {
@@ -346,7 +365,12 @@ impl Backup {
             if evicts {
                 target.set_when_full(WhenFull::Refuse).map_err(refused)?;
             }
-            self.fill(&target, map, &mut meter)?;
+            self.fill(&target, map, &mut meter).map_err(|error| match error {
+                BackupError::Map { source: Error::OutOfMemory { budget, .. }, map } if evicts => {
+                    BackupError::DoesNotFit { map, budget }
+                }
+                other => other,
+            })?;
             if evicts {
                 target.set_when_full(WhenFull::Evict).map_err(refused)?;
             }
@@ -442,7 +466,7 @@ fn write_map(
 ) -> Result<u32, BackupError> {
     let name = meter.map.clone();
     let path = file_of(folder, &name);
-    let file = File::create_new(&path).map_err(io_error(&path, "make"))?;
+    let file = create(&path)?;
     let write = io_error(&path, "write");
     let refused = |source| BackupError::Map { map: name.clone(), source };
     let (out, sum) = Summed::new(&file);

@@ -259,16 +259,18 @@ fn backups(shared: &Shared, lines: &mut Lines) {
     lines.add("backup_in_progress", u8::from(state.is_at_work()));
     lines.add("backup_records", state.records);
     lines.add("backup_records_total", state.of_records);
+    lines.add("backup_last_time", state.last_s);
+    let in_a_line = |text: &str| text.replace(['\r', '\n'], " ");
     match state.last {
         None => lines.add("backup_last_status", "none"),
         Some((name, Err(why))) => {
             lines.add("backup_last_name", name);
-            lines.add("backup_last_status", why.replace(['\r', '\n'], " "));
+            lines.add("backup_last_status", in_a_line(&why));
         }
         Some((name, Ok(made))) => {
             lines.add("backup_last_name", name);
             lines.add("backup_last_status", "ok");
-            lines.add("backup_last_folder", made.folder.display());
+            lines.add("backup_last_folder", in_a_line(&made.folder.to_string_lossy()));
             lines.add("backup_last_lacks", made.lacks.join("; "));
         }
     }

@@ -64,6 +64,16 @@ pub enum BackupError {
         /// What is left.
         free_bytes: u64,
     },
+    /// A map that evicts has no room for what it had: nothing is left out of a restore.
+    #[error(
+        "map {map}: the backup has more than memory_budget ({budget} bytes) takes, and a restore evicts nothing: raise it"
+    )]
+    DoesNotFit {
+        /// Its name.
+        map: String,
+        /// Bytes that it may take.
+        budget: u64,
+    },
     /// Whoever is told of the progress asked to stop.
     #[error("stopped before the end")]
     Stopped,

@@ -2,10 +2,10 @@
 
 use super::LOOK_BYTES;
 use super::error::{BackupError, io_error};
-use crate::{Database, DiskSpace};
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use crate::{Database, DiskSpace, Error};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub(super) fn file_of(folder: &Path, map: &str) -> PathBuf {
@@ -40,10 +40,39 @@ pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, BackupError>
     }
 }
 
+/// A new file that nobody else may read, as those of the database.
+pub(super) fn create(path: &Path) -> Result<File, BackupError> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(io_error(path, "make"))
+}
+
+/// A new folder, likewise.
+pub(super) fn make_folder(path: &Path) -> Result<(), BackupError> {
+    DirBuilder::new().mode(0o700).create(path).map_err(io_error(path, "make folder"))
+}
+
 /// Writes a small file, durably but for its name.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
-    fs::write(path, bytes).map_err(io_error(path, "write"))?;
-    sync(path)
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(io_error(path, "write"))
+}
+
+/// No map of `db` has lost its values: their names would not be among these.
+pub(super) fn must_have_values(db: &Database, names: &[String]) -> Result<(), BackupError> {
+    let maps = db.dir().join("maps");
+    let unreadable = io_error(&maps, "read directory");
+    for entry in fs::read_dir(&maps).map_err(&unreadable)? {
+        let path = entry.map_err(&unreadable)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // It notes which file there is to be, once there is one.
+        let is_noted = path.join("lock").metadata().is_ok_and(|lock| lock.len() > 0);
+        if is_noted && !names.contains(&name) {
+            let source = Error::Missing { path: path.join("values"), left: "lock" };
+            return Err(BackupError::Map { map: name, source });
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn sync(path: &Path) -> Result<(), BackupError> {
@@ -54,6 +83,13 @@ pub(super) fn sync(path: &Path) -> Result<(), BackupError> {
 pub(super) fn sync_above(path: &Path) -> Result<(), BackupError> {
     let whole = fs::canonicalize(path).map_err(io_error(path, "find"))?;
     let disk = |path: &Path| path.metadata().map(|about| about.dev()).ok();
-    let mut above = whole.ancestors().skip(1).take_while(|above| disk(above) == disk(&whole));
-    above.try_for_each(sync)
+    for above in whole.ancestors().skip(1).take_while(|above| disk(above) == disk(&whole)) {
+        match File::open(above).and_then(|folder| folder.sync_all()) {
+            // Nobody who may not even look there made anything in it; or there is nothing to sync.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            synced => synced.map_err(io_error(above, "sync"))?,
+        }
+    }
+    Ok(())
 }

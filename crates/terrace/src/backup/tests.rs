@@ -226,7 +226,29 @@ fn a_restore_evicts_nothing() {
     let copy = Database::open(at("copy"), options).expect("a database");
     let mut open = |name: &str, kind| copy.map_builder(name).kind(kind).open();
     let refused = backup.restore(&copy, None, &mut open, &mut |_| true);
-    let Err(BackupError::Map { source: Error::OutOfMemory { .. }, .. }) = refused else {
+    assert!(matches!(refused, Err(BackupError::DoesNotFit { .. })), "{refused:?}");
+}
+
+/// What is missing is told, and nobody else may read what was backed up.
+#[test]
+fn a_map_without_its_values_is_no_empty_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("folder");
+    let at = |name: &str| folder.path().join(name);
+    let db = database(&at("data"));
+    db.map("users").expect("map").put(b"ada", b"lovelace").expect("put");
+    db.map("other").expect("map").put(b"grace", b"hopper").expect("put");
+    let backup = db.backup(at("monday")).expect("made");
+    for (path, mode) in [(backup.folder.clone(), 0o700), (file_of(&backup.folder, "users"), 0o600)]
+    {
+        let about = path.metadata().expect("there");
+        assert_eq!(about.permissions().mode() & 0o777, mode, "{}", path.display());
+    }
+    db.close().expect("closed");
+    std::fs::remove_file(at("data").join("maps/users/values.log")).expect("removed");
+    let refused = database(&at("data")).backup(at("tuesday"));
+    let Err(BackupError::Map { map, source: Error::Missing { .. } }) = refused else {
         panic!("{refused:?}");
     };
+    assert_eq!(map, "users");
 }
