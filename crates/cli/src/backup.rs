@@ -40,7 +40,7 @@ pub struct BackupArguments {
 pub struct RestoreArguments {
     /// Folder of the backup
     folder: PathBuf,
-    /// Directory to make; it may exist, without maps
+    /// Directory to make; it may exist, without data
     #[arg(required_unless_present = "verify")]
     dir: Option<PathBuf>,
     /// Check every file of the backup, and restore nothing
@@ -190,13 +190,13 @@ fn by_server(arguments: &BackupArguments, server: &str) -> Outcome {
     if status != "ok" {
         return Err(Failure::new(format_args!("{server}: {status}")));
     }
+    let lacks: Vec<String> =
+        lacks.split("; ").filter(|what| !what.is_empty()).map(String::from).collect();
     if arguments.json {
         return print_json(&json!({ "folder": folder, "lacks": lacks }));
     }
     print(format_args!("backed up to {folder}"))?;
-    tell_what_lacks(
-        &lacks.split("; ").filter(|what| !what.is_empty()).map(String::from).collect::<Vec<_>>(),
-    );
+    tell_what_lacks(&lacks);
     Ok(())
 }
 
