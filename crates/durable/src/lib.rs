@@ -6,6 +6,7 @@
 //! * [`logs`] appends items to logs and makes them durable by group commit.
 //! * [`slabs`] keeps items in slots of their size, freed and used again in place.
 //! * [`values`] is the trait that logs and slabs share.
+//! * [`commits`] is where a commit of several maps happens as one.
 //! * [`journal`] keeps a state and a log of what happened to it since.
 //! * [`sections`] changes a memory as a whole or not at all, by one of three engines.
 //! * [`IndexFile`] is where an index lies that is kept beside its values.
@@ -18,6 +19,7 @@ mod access;
 mod allocation;
 pub mod checked_word;
 pub mod checksum;
+pub mod commits;
 pub mod control;
 mod disk_budget;
 mod error;
@@ -39,6 +41,7 @@ mod version;
 
 pub use access::Access;
 pub use allocation::{Allocation, AllocationPages};
+pub use commits::{CommitJournal, Commits, Does, Part, Survives};
 pub use disk_budget::{DiskBudget, DiskSpace, DiskUse};
 pub use error::{Error, Result};
 pub use flush::Flush;

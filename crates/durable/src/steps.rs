@@ -68,14 +68,14 @@ macro_rules! steps {
             /// Whether `step` is taken.
             #[cfg(any(test, feature = "faults"))]
             #[inline(always)]
-            pub(super) fn has(self, step: Step) -> bool {
+            pub(crate) fn has(self, step: Step) -> bool {
                 self.0 >> step as u8 & 1 == 0
             }
 
             /// Whether `step` is taken: yes.
             #[cfg(not(any(test, feature = "faults")))]
             #[inline(always)]
-            pub(super) fn has(self, _step: Step) -> bool {
+            pub(crate) fn has(self, _step: Step) -> bool {
                 true
             }
         }

@@ -22,6 +22,7 @@
 //! other copy.
 
 use crate::checksum::Crc;
+use crate::commits::Does;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::version;
@@ -226,6 +227,21 @@ impl Checkpoint {
         get_u32(&block, block.len() - 4)
     }
 
+    /// The checkpoint that `does` goes over to, if it does from this one. It may have been stored before, or be of
+    /// another file that had the same name.
+    fn followed_by(self, does: &Does) -> Checkpoint {
+        let Does::Checkpoint { after, block } = does else { return self };
+        let next = (block.len() == BLOCK_BYTES as usize && *after == self.check())
+            .then(|| Checkpoint::decode(block))
+            .flatten();
+        next.filter(|next| next.number == self.number + 1).unwrap_or(self)
+    }
+
+    /// What [`commits`](crate::commits) is to note of going over from this one to `next`.
+    pub(crate) fn to(&self, next: &Checkpoint) -> Does {
+        Does::Checkpoint { after: self.check(), block: next.encode() }
+    }
+
     fn decode(block: &[u8]) -> Option<Checkpoint> {
         let count = get_u32(block, 36) as usize;
         if get_u32(block, 0) != CHECKPOINT_MAGIC || !block_is_intact(block) || count > MAX_OPEN {
@@ -301,13 +317,15 @@ impl Checkpoint {
 }
 
 /// Opens the head of a value file, or makes it in a new one. Returns the newest checkpoint, and under
-/// [`Access::Salvage`](crate::Access) what was wrong with the head, if anything.
+/// [`Access::Salvage`](crate::Access) what was wrong with the head, if anything. `left` may have checkpoints that are
+/// in force, and were not stored.
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
 pub fn open_head<M: Memory>(
     medium: &Medium<M>,
     shape: Shape,
+    left: &[Does],
 ) -> Result<(Checkpoint, Option<String>)> {
     if medium.is_new() {
         medium.grow(0, HEAD_BYTES)?;
@@ -317,7 +335,7 @@ pub fn open_head<M: Memory>(
         Err(Error::Damaged { what, .. }) if medium.access().passes_damage() => {
             Ok((Checkpoint::unknown(), Some(what)))
         }
-        other => Ok((other?, None)),
+        other => Ok((left.iter().fold(other?, Checkpoint::followed_by), None)),
     }
 }
 

@@ -31,11 +31,11 @@ impl<M: Memory> Syncer<M> {
         &self.medium
     }
 
-    pub(super) fn appended(&self) -> u64 {
+    pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
     }
 
-    pub(super) fn synced(&self) -> u64 {
+    pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 

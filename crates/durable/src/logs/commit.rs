@@ -7,6 +7,7 @@
 
 use super::appender::Writer;
 use super::commit_queue::Lead;
+use super::redo::Redone;
 use super::turns::Held;
 use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::{Error, Result};
@@ -24,6 +25,27 @@ pub(super) struct Handed {
     pub(super) ranges: Vec<(u64, u64)>,
     /// Seals, for when the ranges are durable.
     seals: Vec<(u32, u64)>,
+}
+
+/// How a checkpoint was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it may not have been taken"]
+pub(super) enum Taken {
+    Alone,
+    /// It was not: the map is tied to others ([`together`](super::together)).
+    Tied,
+}
+
+/// What a checkpoint is to have, as it was at one instant.
+pub(super) struct Collected {
+    pub(super) next: Checkpoint,
+    handed: Handed,
+    positions: Vec<u64>,
+    redone: Redone,
+    /// Whether it says anything new.
+    pub(super) changed: bool,
+    /// What is written after the record, by mistake.
+    late: Vec<(u64, u64)>,
 }
 
 impl Writer {
@@ -190,7 +212,10 @@ impl<M: Memory> Logs<M> {
         if self.forgets_to_flush() {
             return Ok(());
         }
-        self.stop_on_error(self.take_checkpoint(None))
+        match self.stop_on_error(self.take_checkpoint(None))? {
+            Taken::Alone => Ok(()),
+            Taken::Tied => self.flush_together(),
+        }
     }
 
     /// Which items count after a crash.
@@ -207,7 +232,10 @@ impl<M: Memory> Logs<M> {
         self.check_writable()?;
         // To All: items count as soon as they are committed, which callers may rely on only after
         // the checkpoint says so. To Bounded: the checkpoint holds everything before it.
-        self.stop_on_error(self.take_checkpoint(Some(rule)))
+        while self.stop_on_error(self.take_checkpoint(Some(rule)))? == Taken::Tied {
+            self.flush_together()?;
+        }
+        Ok(())
     }
 
     /// Mark of the persistent index that goes with the values, 0 if none does.
@@ -230,7 +258,7 @@ impl<M: Memory> Logs<M> {
     }
 
     /// A checkpoint under `rule`, or the rule in force. The rule is read and changed under the checkpoint's lock.
-    fn take_checkpoint(&self, rule: Option<Rule>) -> Result<()> {
+    fn take_checkpoint(&self, rule: Option<Rule>) -> Result<Taken> {
         self.take_checkpoint_under(&mut self.lock_checkpoint(), rule)
     }
 
@@ -239,39 +267,66 @@ impl<M: Memory> Logs<M> {
         &self,
         checkpoint: &mut Checkpoint,
         rule: Option<Rule>,
-    ) -> Result<()> {
+    ) -> Result<Taken> {
         let rule = rule.unwrap_or(checkpoint.rule);
         let leads = self.lead_all();
+        let collected = {
+            let locks = self.lock_writers();
+            if self.is_tied() {
+                return Ok(Taken::Tied);
+            }
+            self.collect(checkpoint, rule, &locks)
+        };
+        let collected = self.write_collected(collected, checkpoint, &leads)?;
+        self.store_collected(collected, checkpoint, &leads)?;
+        Ok(Taken::Alone)
+    }
+
+    /// What a checkpoint under `rule` is to have. Under all writers' locks.
+    pub(super) fn collect(
+        &self,
+        checkpoint: &Checkpoint,
+        rule: Rule,
+        locks: &[Held<'_>],
+    ) -> Collected {
         let mut next = checkpoint.clone();
         let mut handed = Handed::default();
-        let mut positions = Vec::with_capacity(leads.len());
-        let redone = {
-            let locks = self.lock_writers();
-            let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
-            next.open.clear();
-            lab::step(self.medium.memory());
-            self.is_bounded.store(rule == Rule::Bounded, Ordering::Release);
-            for writer in &mut writers {
-                writer.freeze(self);
-                writer.has_marks = self.has_marks();
-                writer.hand_over(&mut handed);
-                positions.push(writer.position());
-                if writer.segment != 0 {
-                    let sequence =
-                        self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
-                    next.open.push(OpenLog {
-                        segment: writer.segment,
-                        tail: writer.tail,
-                        sequence,
-                    });
-                }
+        let mut positions = Vec::with_capacity(locks.len());
+        let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
+        next.rule = rule;
+        next.open.clear();
+        lab::step(self.medium.memory());
+        self.is_bounded.store(rule == Rule::Bounded, Ordering::Release);
+        for writer in &mut writers {
+            writer.freeze(self);
+            writer.has_marks = self.has_marks();
+            writer.hand_over(&mut handed);
+            positions.push(writer.position());
+            if writer.segment != 0 {
+                let sequence =
+                    self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
+                next.open.push(OpenLog { segment: writer.segment, tail: writer.tail, sequence });
             }
-            next.next_sequence = self.next_sequence();
-            next.segments = self.lock_pool().fresh;
-            self.note_checkpoint(&mut writers, checkpoint.number + 1)
-        };
+        }
+        next.next_sequence = self.next_sequence();
+        next.segments = self.lock_pool().fresh;
+        let redone = self.note_checkpoint(&mut writers, checkpoint.number + 1);
+        let changed = false;
+        Collected { next, handed, positions, redone, changed, late: Vec::new() }
+    }
+
+    /// Makes what was collected durable, all but the checkpoint's record; then that belongs to the redo log.
+    pub(super) fn write_collected(
+        &self,
+        mut collected: Collected,
+        checkpoint: &Checkpoint,
+        leads: &[Lead<'_>],
+    ) -> Result<Collected> {
         #[cfg(any(test, feature = "faults"))]
-        let late = self.writes_late(&mut handed);
+        {
+            collected.late = self.writes_late(&mut collected.handed);
+        }
+        let Collected { next, handed, changed, redone, .. } = &mut collected;
         for (at, bytes) in &handed.ranges {
             // SAFETY: items that were handed over are neither overwritten nor appended to any more.
             unsafe { self.medium.write_out_at_rest(*at, *bytes, false)? };
@@ -283,18 +338,26 @@ impl<M: Memory> Logs<M> {
         // Only now may the checkpoint count the bytes, unless another thread failed to write or sync some of them.
         self.check_unfailed()?;
         next.redo = self.redo.lock().as_ref().map_or(0, |log| log.name());
-        next.rule = rule;
-        let changed = next != *checkpoint;
+        *changed = *next != *checkpoint || redone.has_noted;
+        next.number += u64::from(*changed);
+        self.belongs_to(next);
+        Ok(collected)
+    }
+
+    /// Stores the checkpoint's record, and says that what it has is durable.
+    pub(super) fn store_collected(
+        &self,
+        collected: Collected,
+        checkpoint: &mut Checkpoint,
+        leads: &[Lead<'_>],
+    ) -> Result<()> {
+        let Collected { next, handed, positions, redone, changed, late } = collected;
         #[cfg(any(test, feature = "faults"))]
         let redone = self.frees_redo_early(redone);
-        if changed || redone.has_noted {
-            next.number += 1;
-            self.store_checkpoint(&next)?;
+        if changed {
+            next.store(&self.medium)?;
             *checkpoint = next;
-        } else {
-            self.belongs_to(checkpoint);
         }
-        #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
         self.check_unfailed()?;
         self.checkpoint_is_durable(redone);

@@ -43,6 +43,7 @@ mod saved;
 mod scrub;
 mod segment;
 mod survey;
+mod together;
 mod turns;
 
 pub use allocation::PAGE_BYTES;
@@ -60,8 +61,11 @@ pub use scrub::OnDisk;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 use survey::Backlog;
 pub use survey::{InRound, SegmentView, short};
+use together::Ties;
+pub use together::checkpoint_together;
 
 use crate::allocation::AllocationPages;
+use crate::commits::Does;
 use crate::disk_budget::DiskBudget;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
@@ -164,6 +168,10 @@ pub struct Logs<M: Memory = Native> {
     owed: Arc<Owed>,
     /// What a process that died left of it.
     left: Mutex<Option<Left>>,
+    /// Whether the next checkpoint is taken together with other maps', and how.
+    ties: Ties,
+    /// Whether more is written after the recovery, though the medium is only read.
+    expects_more: AtomicBool,
     /// What is done wrong on purpose.
     #[cfg(any(test, feature = "faults"))]
     faults: Arc<Faults>,
@@ -176,10 +184,24 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// Those of [`superblock::open_head`].
     pub fn open(medium: Medium<M>, writers: usize, budget: &Arc<Budget>) -> Result<Logs<M>> {
+        Logs::open_with(medium, writers, budget, &[])
+    }
+
+    /// The same where `left` is to be done ([`commits`](crate::commits)): a checkpoint that was in force before its
+    /// record was stored.
+    ///
+    /// # Errors
+    /// As [`Logs::open`].
+    pub fn open_with(
+        medium: Medium<M>,
+        writers: usize,
+        budget: &Arc<Budget>,
+        left: &[Does],
+    ) -> Result<Logs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (checkpoint, head_damage) = superblock::open_head(&medium, shape)?;
+        let (checkpoint, head_damage) = superblock::open_head(&medium, shape, left)?;
         let (left, redo_damage) = redo::left(&medium, &checkpoint, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { fresh: 1, ..Pool::default() };
@@ -225,6 +247,8 @@ impl<M: Memory> Logs<M> {
             redo: Mutex::new(left.as_ref().map(|left| Arc::clone(&left.log))),
             owed: Arc::default(),
             left: Mutex::new(left),
+            ties: Ties::default(),
+            expects_more: AtomicBool::new(false),
             #[cfg(any(test, feature = "faults"))]
             faults: Arc::default(),
             medium,
@@ -451,6 +475,11 @@ impl<M: Memory> Logs<M> {
         // The first reason stays.
         let _later = self.stopped.set(reason);
         self.refuses.store(true, Ordering::Release);
+    }
+
+    /// Says that more is written when the recovery is over, also where the medium is only read.
+    pub fn expects_more(&self) {
+        self.expects_more.store(true, Ordering::Relaxed);
     }
 
     /// Refuses writers from here on: what was written before is there for a last flush, and nothing comes after it.

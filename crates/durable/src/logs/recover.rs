@@ -209,7 +209,7 @@ impl<M: Memory> Logs<M> {
         self.recount_backlog();
         if let Some(reason) = self.medium.access().refusal() {
             // What a process that died left is shown as well.
-            if self.left.lock().is_none() {
+            if self.left.lock().is_none() && !self.expects_more.load(Ordering::Relaxed) {
                 self.stop(reason.into());
             }
             return Ok(());

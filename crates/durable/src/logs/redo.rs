@@ -1,6 +1,7 @@
 //! Logs whose writes outlive the process before a checkpoint has them: [`redo_log`](crate::redo_log).
 
 use super::appender::Writer;
+use super::commit::Taken;
 use super::{COLLECTOR, Logs};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
@@ -118,16 +119,25 @@ impl<M: Memory> Logs<M> {
     pub fn end_redo(&self) -> Result<()> {
         // To the end: what a checkpoint under way covers of this redo log it must not count for the next one, nor may
         // it name this one again.
-        let mut checkpoint = self.lock_checkpoint();
-        let ending = self.redo.lock().clone();
-        if ending.is_some() || self.owed.is_any() {
+        let _checkpoint = loop {
+            let mut checkpoint = self.lock_checkpoint();
+            let ending = self.redo.lock().clone();
+            if ending.is_none() && !self.owed.is_any() {
+                break checkpoint;
+            }
             ending.iter().for_each(|log| log.retire(true));
             let taken = self.check_writable();
             let taken = taken.and_then(|()| {
                 self.stop_on_error(self.take_checkpoint_under(&mut checkpoint, None))
             });
-            taken.inspect_err(|_| ending.iter().for_each(|log| log.retire(false)))?;
-        }
+            if matches!(taken, Ok(Taken::Alone)) {
+                break checkpoint;
+            }
+            ending.iter().for_each(|log| log.retire(false));
+            let Taken::Tied = taken? else { unreachable!("asked above") };
+            drop(checkpoint);
+            self.flush_together()?;
+        };
         let writers = self.lock_writers();
         // Before the first write that it lacks: what it holds of that key is older, and must not come back.
         if let Some(log) = self.redo.lock().take() {

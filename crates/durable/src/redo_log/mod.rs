@@ -60,7 +60,7 @@ const VERSION: u64 = 1;
 // The control page.
 const VERSION_AT: u64 = 8;
 const BOOT_AT: u64 = 16;
-const BOOT_BYTES: usize = 36;
+pub(crate) const BOOT_BYTES: usize = 36;
 const CHUNK_BYTES_AT: u64 = 56;
 /// Checksum of what is before it, which is written once.
 const CHECK_AT: u64 = 64;
@@ -82,7 +82,7 @@ const MOST_BYTES: u64 = 256 << 20;
 const MOST_CHUNK_BYTES: u64 = 4 << 20;
 
 /// Tells this run of the kernel from others; none where the kernel does not say.
-fn boot() -> Option<[u8; BOOT_BYTES]> {
+pub(crate) fn boot() -> Option<[u8; BOOT_BYTES]> {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let boot = text.get(..BOOT_BYTES)?.try_into().ok();
     #[cfg(any(test, feature = "faults"))]

@@ -106,6 +106,8 @@ pub struct Slabs<M: Memory = Native> {
     /// Whether there are items that nobody has verified since the file was opened.
     is_unverified: AtomicBool,
     stopped: OnceLock<String>,
+    /// Whether more is written after the recovery, though the medium is only read.
+    expects_more: AtomicBool,
     /// What is wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
     /// Where the allocation metadata is, if it is kept by sections.
@@ -162,7 +164,7 @@ impl<M: Memory> Slabs<M> {
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
         let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (checkpoint, head_damage) = superblock::open_head(&medium, shape)?;
+        let (checkpoint, head_damage) = superblock::open_head(&medium, shape, &[])?;
         if medium.access().writes() {
             medium.grow(IN_USE_AT, BLOCK_BYTES)?;
         }
@@ -184,6 +186,7 @@ impl<M: Memory> Slabs<M> {
             is_ordered: false,
             is_unverified: AtomicBool::new(false),
             stopped: OnceLock::new(),
+            expects_more: AtomicBool::new(false),
             head_damage,
             allocation: OnceLock::new(),
             budget: Arc::clone(budget),
@@ -522,6 +525,11 @@ impl<M: Memory> Slabs<M> {
     pub fn stop(&self, reason: String) {
         // The first reason stays.
         let _later = self.stopped.set(reason);
+    }
+
+    /// Says that more is written when the recovery is over, also where the medium is only read.
+    pub fn expects_more(&self) {
+        self.expects_more.store(true, Ordering::Relaxed);
     }
 
     /// Refuses if the slabs were stopped.

@@ -329,7 +329,9 @@ impl<M: Memory> Slabs<M> {
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
         if let Some(reason) = self.medium.access().refusal() {
-            self.stop(reason.into());
+            if !self.expects_more.load(Ordering::Relaxed) {
+                self.stop(reason.into());
+            }
             return Ok(());
         }
         for location in superseded {

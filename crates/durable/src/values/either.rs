@@ -323,6 +323,12 @@ impl<M: Memory> LogsOrSlabs<M> {
     pub fn stop(&self, reason: String) {
         either!(self, values => values.stop(reason));
     }
+
+    /// Says that more is written when the recovery is over, also where the medium is only read; who has done so
+    /// [stops](LogsOrSlabs::stop) it there.
+    pub fn expects_more(&self) {
+        either!(self, values => values.expects_more());
+    }
 }
 
 impl<M: Memory> Values for LogsOrSlabs<M> {

@@ -3,10 +3,12 @@
 use super::frames::{HEAD_FRAMES, Writing};
 use super::{HEAD_BYTES, MAGIC, PARAMETERS, PART_BYTES, ROW_BYTES, Row, Saved, VERSION};
 use crate::error::Result;
+use crate::logs::commit::Taken;
 use crate::logs::overwrite::ALL;
 use crate::logs::{Logs, SEGMENT_BYTES, State, start_of};
 use crate::medium::{BLOCK_BYTES, Blocks};
 use crate::superblock::{Checkpoint, SavedAt, put_u32, put_u64};
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -103,7 +105,7 @@ impl<M: Memory> Logs<M> {
     }
 }
 
-impl<M: Memory> Saving<'_, M> {
+impl<'a, M: Memory> Saving<'a, M> {
     /// Whether the saved index is to know all of this log.
     pub fn knows(&self, segment: u32) -> bool {
         self.closed.iter().any(|(closed, ..)| *closed == segment)
@@ -165,19 +167,7 @@ impl<M: Memory> Saving<'_, M> {
         };
         self.frames.segments.push(segment);
         written?;
-        let mut checkpoint = logs.lock_checkpoint();
-        if checkpoint.generation != self.generation {
-            return Ok(false);
-        }
-        logs.stop_on_error(logs.medium.sync())?;
-        logs.check_writable()?;
-        #[cfg(any(test, feature = "faults"))]
-        let is_early = logs.faults.has(crate::logs::Fault::SavedUnflushed);
-        #[cfg(not(any(test, feature = "faults")))]
-        let is_early = false;
-        if !is_early {
-            logs.stop_on_error(logs.take_checkpoint_under(&mut checkpoint, None))?;
-        }
+        let Some(mut checkpoint) = self.checkpoint_with_logs()? else { return Ok(false) };
         // A batch that was written in part has stopped the map before it let go of its writer: what it took the place
         // of may be left out of what was passed on.
         logs.check_writable()?;
@@ -195,6 +185,30 @@ impl<M: Memory> Saving<'_, M> {
         // They cost space until the next opening otherwise.
         let _stay = logs.free_saved(&before.segments);
         Ok(true)
+    }
+
+    /// The checkpoint, of which all that is named in the index is a part; none if the map was cleared meanwhile.
+    fn checkpoint_with_logs(&self) -> Result<Option<MutexGuard<'a, Checkpoint>>> {
+        let logs = self.logs;
+        loop {
+            let mut checkpoint = logs.lock_checkpoint();
+            if checkpoint.generation != self.generation {
+                return Ok(None);
+            }
+            logs.stop_on_error(logs.medium.sync())?;
+            logs.check_writable()?;
+            #[cfg(any(test, feature = "faults"))]
+            if logs.faults.has(crate::logs::Fault::SavedUnflushed) {
+                return Ok(Some(checkpoint));
+            }
+            match logs.stop_on_error(logs.take_checkpoint_under(&mut checkpoint, None))? {
+                Taken::Alone => return Ok(Some(checkpoint)),
+                Taken::Tied => {
+                    drop(checkpoint);
+                    logs.flush_together()?;
+                }
+            }
+        }
     }
 
     /// Rows of the logs that were closed at the beginning, as far as they still are there.

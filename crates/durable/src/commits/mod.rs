@@ -1,0 +1,279 @@
+//! The commit journal: what a commit does to several maps, noted before any of it is done.
+//!
+//! The logs of two maps become durable at different moments, so a crash may come between. The journal is the one place
+//! where a commit happens: it is in force when its record is there, and whoever opens a map that the crash kept from
+//! it does its part then. Two things need that: a transaction that writes to several maps, and the checkpoint of maps
+//! that such transactions have tied together (`logs/together.rs`).
+//!
+//! # What is durable when
+//! * [`Commits::begin`] returns when the record survives what it is to survive: a lost machine (synced), or the death
+//!   of the process (the kernel has it). Only then is anything done of it. A crash before leaves no record, or one that
+//!   does not match its checksum; a crash after leaves all of it.
+//! * [`Commits::end`] returns when nothing of it will be done again. Until then nobody else may write what it writes:
+//!   it would be overwritten by the old value at the next opening.
+//! * A record that need only survive the process names the boot of the kernel. After another boot it counts for
+//!   nothing, as the redo logs beside it do, and the maps are as of their last checkpoints.
+//! * When the log is full a state takes its place that has the commits under way, and what was left to maps that have
+//!   not been opened since.
+
+mod record;
+
+pub use record::{Does, Part, Writes, writes};
+
+use crate::error::{Error, Result};
+use crate::journal::{Journal, JournalPiece, JournalShape, StatePen, Step, Steps, Syncer, WORDS};
+use crate::medium::Medium;
+use crate::redo_log::boot;
+use crate::sync::lock;
+use parking_lot::{Mutex, MutexGuard};
+use record::{Commit, Read};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use terrace_memory::{Memory, Native};
+
+const KIND: [u8; 8] = *b"commits\0";
+const STATE_BYTES: u64 = 8 << 20;
+const LOG_BYTES: u64 = 8 << 20;
+
+/// Most bytes of what one commit writes, keys, values and what stands around them.
+pub const MOST_COMMIT_BYTES: usize = 4 << 20;
+
+/// What a record is to survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// A lost machine.
+    Power,
+    /// The death of the process.
+    Process,
+}
+
+/// Where commits of several maps are noted, whatever memory it lies in.
+pub trait Commits: fmt::Debug + Send + Sync {
+    /// Notes a commit, of which nothing is done yet; its number. On return it is in force, whatever of that which it
+    /// is to survive comes.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`]: others under way take all the room, or it is longer than [`MOST_COMMIT_BYTES`]; it is not in
+    /// force. After those of the medium it may be: its maps must take no more writes until they are opened again.
+    fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64>;
+
+    /// A commit was done, and its maps hold it as safely as the record did: it is not done again.
+    ///
+    /// # Errors
+    /// Those of the medium: it may be done again at the next opening, before which none of its keys may be written.
+    fn end(&self, number: u64) -> Result<()>;
+
+    /// What is left to be done to `map` of commits that a process before this one began, in their order.
+    fn left(&self, map: &str) -> Vec<Does>;
+
+    /// What was left for `map` is done, durably.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    fn took_in(&self, map: &str) -> Result<()>;
+}
+
+/// Makes the medium of a journal that is not there yet.
+type Make<M> = Box<dyn Fn() -> Result<Medium<M>> + Send + Sync>;
+
+/// What changes.
+struct Kept<M: Memory> {
+    journal: Option<Journal<M>>,
+    last: u64,
+    /// Begun by this process, and not ended.
+    under_way: BTreeMap<u64, Commit>,
+    /// Begun by one before it.
+    left: BTreeMap<u64, Commit>,
+}
+
+/// The commit journal of a database.
+pub struct CommitJournal<M: Memory = Native> {
+    make: Make<M>,
+    kept: Mutex<Kept<M>>,
+    syncer: OnceLock<Arc<Syncer<M>>>,
+    /// Held by who syncs: those who come meanwhile share the next sync.
+    syncing: Mutex<()>,
+    steps: Steps,
+}
+
+impl<M: Memory> fmt::Debug for CommitJournal<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitJournal").finish_non_exhaustive()
+    }
+}
+
+impl<M: Memory> CommitJournal<M> {
+    /// One that is made by the first commit, in the medium that `make` gives.
+    pub fn unmade(make: impl Fn() -> Result<Medium<M>> + Send + Sync + 'static) -> Self {
+        CommitJournal {
+            make: Box::new(make),
+            kept: Mutex::new(Kept {
+                journal: None,
+                last: 0,
+                under_way: BTreeMap::new(),
+                left: BTreeMap::new(),
+            }),
+            syncer: OnceLock::new(),
+            syncing: Mutex::new(()),
+            steps: Steps::ALL,
+        }
+    }
+
+    /// Opens one in memory all of which has been read.
+    ///
+    /// # Errors
+    /// It is damaged, or of another kind; those of the medium.
+    pub fn open_in(medium: Medium<M>, steps: Steps) -> Result<Self> {
+        let mut read = Read::default();
+        let (mut journal, found) = Journal::open_in(medium, KIND, steps, |piece| match piece {
+            JournalPiece::State(_, state, _) => read.state(state),
+            JournalPiece::Record(_, payload) => read.record(payload),
+        })?;
+        let Read { mut left, last } = read;
+        let of_boot = boot();
+        left.retain(|_, commit| commit.counts_in(of_boot));
+        if journal.medium().access().writes() && found.records > 0 {
+            set_state(&mut journal, &[&left])?;
+        }
+        let syncer = OnceLock::from(journal.syncer());
+        let kept = Kept { journal: Some(journal), last, under_way: BTreeMap::new(), left };
+        Ok(CommitJournal {
+            make: Box::new(|| unreachable!("it is there")),
+            kept: Mutex::new(kept),
+            syncer,
+            syncing: Mutex::new(()),
+            steps,
+        })
+    }
+
+    /// Whether something is left for a map.
+    pub fn has_left(&self) -> bool {
+        !self.lock().left.is_empty()
+    }
+
+    fn made(&self, kept: &mut Kept<M>) -> Result<()> {
+        if kept.journal.is_none() {
+            let shape = JournalShape {
+                kind: KIND,
+                state_bytes: STATE_BYTES,
+                log_bytes: LOG_BYTES,
+                words: [0; WORDS],
+            };
+            let journal = Journal::create((self.make)()?, shape, [0; WORDS], |_| ())?;
+            let _first = self.syncer.set(journal.syncer());
+            kept.journal = Some(journal);
+        }
+        Ok(())
+    }
+
+    /// Appends a record; how many there are then. Where the log is full, the state has what is under way, durably.
+    fn append(&self, kept: &mut Kept<M>, record: &[u8], is_in_state: bool) -> Result<u64> {
+        let Kept { journal, under_way, left, .. } = kept;
+        let journal = journal.as_mut().expect("made before");
+        match journal.append(&[record]) {
+            Err(Error::NoRoom { .. }) => {
+                set_state(journal, &[left, under_way])?;
+                if !is_in_state {
+                    journal.append(&[record])?;
+                }
+            }
+            appended => appended?,
+        }
+        Ok(journal.syncer().appended())
+    }
+
+    /// The first `records` records are durable on return. Those who ask at the same time share a sync.
+    fn sync(&self, records: u64) -> Result<()> {
+        let syncer = self.syncer.get().expect("something was appended");
+        if syncer.synced() >= records || !self.steps.has(Step::RecordSync) {
+            return Ok(());
+        }
+        let _leads = lock(syncer.medium().memory(), &self.syncing);
+        if syncer.synced() >= records { Ok(()) } else { syncer.sync() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept<M>> {
+        match self.syncer.get() {
+            Some(syncer) => lock(syncer.medium().memory(), &self.kept),
+            None => self.kept.lock(),
+        }
+    }
+}
+
+fn set_state<M: Memory>(
+    journal: &mut Journal<M>,
+    commits: &[&BTreeMap<u64, Commit>],
+) -> Result<()> {
+    let fill = |pen: &mut StatePen<'_, M>| {
+        for (number, commit) in commits.iter().copied().flatten() {
+            let record = commit.encode(*number);
+            pen.put(&(record.len() as u32).to_le_bytes());
+            pen.put(&record);
+        }
+    };
+    journal.set_state([0; WORDS], fill)
+}
+
+impl<M: Memory> Commits for CommitJournal<M> {
+    fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64> {
+        let commit = Commit::new(survives, parts);
+        let (used, limit) = (commit.bytes() as u64, MOST_COMMIT_BYTES as u64);
+        if used > limit {
+            return Err(Error::NoRoom { used, limit });
+        }
+        let mut kept = self.lock();
+        self.made(&mut kept)?;
+        let under_way: usize =
+            kept.under_way.values().chain(kept.left.values()).map(Commit::bytes).sum();
+        // A checkpoint is short, and ends what others wait for.
+        if commit.writes_keys() && used + under_way as u64 > STATE_BYTES - limit / 4 {
+            return Err(Error::NoRoom { used: used + under_way as u64, limit: STATE_BYTES });
+        }
+        kept.last += 1;
+        let number = kept.last;
+        let record = commit.encode(number);
+        let records = self.append(&mut kept, &record, false)?;
+        kept.under_way.insert(number, commit);
+        drop(kept);
+        if survives == Survives::Power {
+            self.sync(records)?;
+        }
+        Ok(number)
+    }
+
+    fn end(&self, number: u64) -> Result<()> {
+        let mut kept = self.lock();
+        let Some(ended) = kept.under_way.remove(&number) else { return Ok(()) };
+        let records = self.append(&mut kept, &record::end(number), true)?;
+        drop(kept);
+        // A checkpoint that is stored again is the same.
+        if ended.survives() == Survives::Power && ended.writes_keys() {
+            self.sync(records)?;
+        }
+        Ok(())
+    }
+
+    fn left(&self, map: &str) -> Vec<Does> {
+        let kept = self.lock();
+        kept.left.values().flat_map(|commit| commit.of(map)).cloned().collect()
+    }
+
+    fn took_in(&self, map: &str) -> Result<()> {
+        let mut kept = self.lock();
+        let Kept { journal, under_way, left, .. } = &mut *kept;
+        let had = left.values().any(|commit| commit.of(map).next().is_some());
+        if !had {
+            return Ok(());
+        }
+        left.values_mut().for_each(|commit| commit.forget(map));
+        left.retain(|_, commit| !commit.is_done());
+        match journal {
+            Some(journal) => set_state(journal, &[left, under_way]),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use super::*;
+use crate::Access;
+use crate::medium::MediumSpec;
+use std::path::Path;
+use terrace_memory::Domain;
+
+fn medium(path: &Path) -> Result<Medium> {
+    let spec = MediumSpec {
+        path: path.into(),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 64 << 20,
+        access: Access::Write,
+    };
+    Medium::open(&spec)
+}
+
+fn new(path: &Path) -> CommitJournal {
+    let path = path.to_path_buf();
+    CommitJournal::unmade(move || medium(&path))
+}
+
+fn reopened(path: &Path) -> CommitJournal {
+    let mut medium = medium(path).expect("a file");
+    medium.read_all().expect("read");
+    CommitJournal::open_in(medium, Steps::ALL).expect("a journal")
+}
+
+fn part(map: &str, key: &[u8], value: Option<&[u8]>) -> Part {
+    let mut writes = Writes::default();
+    writes.push(key, value.map(|value| (value, None)));
+    Part { map: map.into(), does: writes.does() }
+}
+
+#[test]
+fn writes_read_back() {
+    let mut put = Writes::default();
+    let long = vec![7; 70_000];
+    let all = [
+        (&b"a"[..], Some((&b"1"[..], None))),
+        (b"", None),
+        (&[9; 65_535], Some((&long[..], Some(77)))),
+        (b"c", Some((b"", None))),
+    ];
+    all.iter().for_each(|(key, value)| put.push(key, *value));
+    let Does::Writes(bytes) = put.does() else { panic!("writes") };
+    let read: Vec<_> = writes(&bytes).iter().map(|redo| (redo.key, redo.value)).collect();
+    assert_eq!(read, all);
+    assert!(writes(&bytes[..2]).is_empty());
+}
+
+/// What was begun and not ended is left, for each map until it has taken it in; through full logs and openings.
+#[test]
+fn what_was_begun_and_not_ended_is_left_for_each_map() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("commits");
+    let journal = new(&path);
+    assert!(!path.exists(), "nothing was committed");
+    let checkpoint = Does::Checkpoint { after: 5, block: vec![3; 4096] };
+    let parts =
+        vec![part("a", b"x", Some(b"1")), Part { map: "b".into(), does: checkpoint.clone() }];
+    let kept = journal.begin(Survives::Power, parts.clone()).expect("room");
+    let of_process = journal.begin(Survives::Process, vec![part("c", b"y", None)]).expect("room");
+    assert!(of_process > kept);
+    let value = vec![1; 100_000];
+    for _ in 0..300 {
+        let long = vec![part("a", b"long", Some(&value)), part("b", b"long", None)];
+        let number = journal.begin(Survives::Process, long).expect("room");
+        assert!(number > of_process);
+        journal.end(number).expect("ended");
+    }
+    assert!(journal.left("a").is_empty(), "they are this process's own");
+    drop(journal);
+    let journal = reopened(&path);
+    assert_eq!(journal.left("a"), [parts[0].does.clone()]);
+    assert_eq!((journal.left("b"), journal.left("c").len()), (vec![checkpoint.clone()], 1));
+    journal.took_in("a").expect("noted");
+    drop(journal);
+    let journal = reopened(&path);
+    assert!(journal.left("a").is_empty() && journal.has_left());
+    assert_eq!(journal.left("b"), [checkpoint]);
+    ["b", "c"].iter().for_each(|map| journal.took_in(map).expect("noted"));
+    let next = journal.begin(Survives::Power, parts).expect("room");
+    assert!(next > kept);
+    journal.end(next).expect("ended");
+    drop(journal);
+    assert!(!reopened(&path).has_left());
+}
+
+#[test]
+fn after_another_boot_what_was_to_survive_the_process_counts_for_nothing() {
+    let commit = Commit::new(Survives::Process, vec![part("a", b"x", None)]);
+    let here = crate::redo_log::boot();
+    assert!(commit.counts_in(here) && !commit.counts_in(None));
+    let elsewhere = here.map(|boot| boot.map(|byte| byte ^ 1));
+    assert!(!commit.counts_in(elsewhere));
+    assert!(Commit::new(Survives::Power, Vec::new()).counts_in(elsewhere));
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_what_is_under_way_is_bounded() {
+    let dir = tempfile::tempdir().expect("directory");
+    let journal = new(&dir.path().join("commits"));
+    let value = vec![1; MOST_COMMIT_BYTES];
+    let begin = |value: &[u8]| journal.begin(Survives::Process, vec![part("a", b"k", Some(value))]);
+    assert!(matches!(begin(&value), Err(Error::NoRoom { limit, .. }) if limit == 4 << 20));
+    let some = &value[..3 << 20];
+    let numbers = [begin(some).expect("room"), begin(some).expect("room")];
+    assert!(matches!(begin(some), Err(Error::NoRoom { .. })), "two are under way");
+    let checkpoint =
+        Part { map: "a".into(), does: Does::Checkpoint { after: 0, block: vec![0; 4096] } };
+    journal.begin(Survives::Power, vec![checkpoint]).expect("it is short");
+    journal.end(numbers[0]).expect("ended");
+    begin(some).expect("room again");
+}
