@@ -12,10 +12,11 @@ use crate::pressure::{By, Wait};
 use crate::session::{Session, saw};
 use crate::watch::{Reads, Use};
 use std::collections::BTreeMap;
+use terrace_durable::commits::Writes;
 use terrace_durable::item::{NewItem, now_ms};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
-use terrace_durable::{Values, Writing};
+use terrace_durable::{Does, Values, Writing};
 use terrace_index::hash_key;
 use terrace_memory::{Memory, Spin};
 
@@ -77,6 +78,18 @@ impl Batch {
     /// The keys it wrote, in order.
     pub fn writes(&self) -> &BTreeMap<Box<[u8]>, Pending> {
         &self.writes
+    }
+
+    /// What the commit journal is to say of it.
+    pub fn to_be_noted(&self) -> Does {
+        let mut writes = Writes::default();
+        for (key, Pending(value)) in &self.writes {
+            writes.push(
+                key,
+                value.as_ref().map(|(value, expires_at_ms)| (&value[..], *expires_at_ms)),
+            );
+        }
+        writes.does()
     }
 
     /// `most`: bytes that a log takes.

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::KeyIndex;
+use crate::together::InDatabase;
 use std::sync::atomic::Ordering;
 use terrace_durable::lock;
 use terrace_memory::Memory;
@@ -40,6 +41,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             cleared = self.clear_allocation();
         })?;
         cleared?;
+        if let Some(InDatabase { commits, name }) = &self.database {
+            // What a transaction wrote before does not come back.
+            commits.forget(name)?;
+        }
         Ok(self.values.set_index_mark(self.kept.as_ref().map_or(0, |kept| kept.file.marks[0]))?)
     }
 }

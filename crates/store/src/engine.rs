@@ -23,6 +23,7 @@ use crate::options::WhenFull;
 use crate::plan::Plan;
 use crate::pressure::{By, Pressure, Readers, Wait};
 use crate::scrub::Scrub;
+use crate::together::{InDatabase, Tied};
 use crate::versions::Versions;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::wanted::{NoOld, Wanted};
@@ -131,6 +132,10 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub watches: Registry,
     /// What keys were, for snapshots.
     pub versions: Versions,
+    /// Of a map that may be written to together with others.
+    pub database: Option<InDatabase>,
+    /// Which others share its next checkpoint.
+    pub tied: Tied<M, I>,
 }
 
 /// What a writer counts of its own writes, and its sessions' reads.

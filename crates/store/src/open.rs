@@ -18,6 +18,7 @@ use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::{Pressure, Readers};
 use crate::recover::{Opened, RecoveryReport};
 use crate::scrub::Scrub;
+use crate::together::InDatabase;
 use crate::versions::Versions;
 use crate::watch::Registry;
 use crossbeam_utils::CachePadded;
@@ -150,6 +151,7 @@ fn open_locked(
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
     engine.replay(&mut recovery)?;
+    engine.take_in_commits(&mut recovery)?;
     engine.follow_policy()?;
     engine.begin_promise()?;
     if let Some(logs) = engine.values.logs() {
@@ -173,10 +175,11 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     let options = MapOptions { persist: Persist::Values, ..options };
     let opening = Opening::on(&medium, &options, &budget)?;
     let make = |values: &Stored<M>, layout| opening.index_to_load(values, layout);
-    let (engine, recovery) = match opening.by_saved_index(opening.values(medium)?, make)? {
+    let (mut engine, mut recovery) = match opening.by_saved_index(opening.values(medium)?, make)? {
         Ok(opened) => opened,
         Err((values, _)) => opening.read_values(values)?,
     };
+    engine.take_in_commits(&mut recovery)?;
     engine.follow_policy()?;
     Ok(start(engine, recovery, &mut None))
 }
@@ -201,6 +204,7 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     };
     // A medium without a file beside it has no redo log.
     engine.replay(&mut recovery)?;
+    engine.take_in_commits(&mut recovery)?;
     engine.follow_policy()?;
     engine.begin_promise()?;
     Ok(start(engine, recovery, &mut None))
@@ -214,7 +218,8 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
     let opening = Opening::on(&medium, &options, &budget)?;
-    let (engine, recovery) = opening.reopen_index(opening.values(medium)?, &place)?;
+    let (mut engine, mut recovery) = opening.reopen_index(opening.values(medium)?, &place)?;
+    engine.take_in_commits(&mut recovery)?;
     engine.follow_policy()?;
     Ok(start(engine, recovery, &mut None))
 }
@@ -224,12 +229,14 @@ pub(crate) struct StartAs {
     durability: Durability,
     when_full: WhenFull,
     moments: Arc<Moments>,
+    database: Option<InDatabase>,
 }
 
 impl StartAs {
     fn of(options: &MapOptions) -> StartAs {
         let (durability, when_full) = (options.durability, options.when_full);
-        StartAs { durability, when_full, moments: Arc::clone(&options.moments) }
+        let database = options.database.clone();
+        StartAs { durability, when_full, moments: Arc::clone(&options.moments), database }
     }
 }
 
@@ -263,9 +270,11 @@ impl<'a> Opening<'a> {
             Place::Mapped(Mapped { flush, keeping, .. }) => (*flush, keeping.as_ref()),
             Place::Mirrored { .. } | Place::Copied => Default::default(),
         };
-        Ok(match self.plan.design() {
+        let database = self.start_as.database.as_ref();
+        let left = database.map(|of| of.commits.left(&of.name)).unwrap_or_default();
+        let values = match self.plan.design() {
             Design::Logs => Stored::Logs(
-                Logs::open(medium, writers, self.budget)?
+                Logs::open_with(medium, writers, self.budget, &left)?
                     .flushing(flush)
                     .by_measured(measured)
                     .leaving_memory(self.plan.may_spill),
@@ -276,7 +285,11 @@ impl<'a> Opening<'a> {
                     .flushing(flush)
                     .by_measured(measured),
             ),
-        })
+        };
+        if !left.is_empty() {
+            values.expects_more();
+        }
+        Ok(values)
     }
 
     /// Finds what the map holds, in the way that the plan and what the values name ask for.
@@ -339,7 +352,7 @@ impl<'a> Opening<'a> {
         index: Index<I>,
         seed: u64,
     ) -> Engine<M, I> {
-        let StartAs { durability, when_full, ref moments } = self.start_as;
+        let StartAs { durability, when_full, ref moments, ref database } = self.start_as;
         let when_full = self.plan.when_full(when_full);
         Engine {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
@@ -369,6 +382,8 @@ impl<'a> Opening<'a> {
             versions: Versions::new(moments, self.budget, self.plan.kind == Kind::Ordered),
             durability: InForce::new(durability),
             switching: Mutex::new(()),
+            database: database.clone(),
+            tied: Mutex::default(),
             plan: self.plan.clone(),
         }
     }
@@ -454,6 +469,13 @@ fn start<M: Memory, I: Memory>(
         cursors: Cursors::default(),
         lock: lock.take(),
     };
+    if let Some(logs) = inner.engine.values.logs() {
+        let engine = Arc::downgrade(&inner.engine);
+        // Whoever takes a checkpoint has the map.
+        logs.ties_by(move || {
+            engine.upgrade().map_or(Ok(()), |engine| engine.checkpoint_together())
+        });
+    }
     // What is only read does not change.
     if inner.engine.plan.access.writes() {
         let engine: Weak<Engine<M, I>> = Arc::downgrade(&inner.engine);

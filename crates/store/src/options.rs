@@ -2,6 +2,7 @@
 
 use crate::laboratory::Laboratory;
 use crate::moments::Moments;
+use crate::together::InDatabase;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::{Access, DiskBudget, Flush};
@@ -128,6 +129,8 @@ pub struct MapOptions {
     pub node: Option<u32>,
     /// The clock of its snapshots. Maps that share one are seen at the same moment.
     pub moments: Arc<Moments>,
+    /// Its place in a database; none: transactions write to it alone.
+    pub database: Option<InDatabase>,
     /// What experiments ask for beyond that; the product by default.
     pub laboratory: Laboratory,
 }
@@ -143,6 +146,7 @@ impl Default for MapOptions {
             memory_budget_bytes: 8 << 30,
             disk_budget: Arc::default(),
             moments: Arc::default(),
+            database: None,
             when_full: WhenFull::default(),
             writers: 0,
             costs: None,

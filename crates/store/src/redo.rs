@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::pressure::{By, Wait};
 use crate::recover::RecoveryReport;
 use std::time::Instant;
+use terrace_durable::Redo;
 use terrace_durable::logs::Logs;
 use terrace_durable::values::Room;
 use terrace_memory::Memory;
@@ -24,15 +25,28 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             return Ok(());
         };
         let start = Instant::now();
-        // There is no collector yet: whoever needs room collects.
-        let has_threads = std::mem::replace(&mut self.has_threads, false);
         let newest = left.newest()?;
         recovery.replayed = newest.keys.len() as u64;
         recovery.damage.extend(newest.damage);
+        self.write_again(&newest.keys)?;
+        self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
+        recovery.keys = self.len();
+        recovery.steps.push(("replay the redo log", start.elapsed()));
+        recovery.elapsed += start.elapsed();
+        Ok(())
+    }
+
+    /// Writes again what was written before a crash, before anybody else writes.
+    ///
+    /// # Errors
+    /// There is no room; those of the medium.
+    pub fn write_again(&mut self, keys: &[Redo<'_>]) -> Result<()> {
+        // There is no collector yet: whoever needs room collects.
+        let has_threads = std::mem::replace(&mut self.has_threads, false);
         let together = self.near_at_once(READ_TOGETHER);
         let by = By { writer: 1, wait: Wait::ForRoom };
-        for (number, redo) in newest.keys.iter().enumerate() {
-            let next = |most: usize| &newest.keys[number..newest.keys.len().min(number + most)];
+        for (number, redo) in keys.iter().enumerate() {
+            let next = |most: usize| &keys[number..keys.len().min(number + most)];
             if number % together == 0 && self.has_away() {
                 // What is written needs none of what there was.
                 let deleted =
@@ -51,11 +65,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let bytes = redo.value.map_or(8, |(value, _)| value.len());
             self.update(by, redo.key, Hint::Blind(bytes), Room::Anyway, |_| change)?;
         }
-        self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
         self.has_threads = has_threads;
-        recovery.keys = self.len();
-        recovery.steps.push(("replay the redo log", start.elapsed()));
-        recovery.elapsed += start.elapsed();
         Ok(())
     }
 

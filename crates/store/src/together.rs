@@ -16,25 +16,73 @@
 //! the same moment, which is a prefix of the history of each.
 
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::options::Durability;
+use crate::error::{Error, Result};
+use crate::options::{Durability, MapOptions};
 use crate::recover::RecoveryReport;
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use terrace_durable::commits::writes;
+use terrace_durable::commits::{self, MOST_COMMIT_BYTES, writes};
 use terrace_durable::logs::checkpoint_together;
 use terrace_durable::superblock::Rule;
-use terrace_durable::{Commits, Does, Error as Below, Survives, Values};
+use terrace_durable::{CommitJournal, Commits, Does, Error as Below, MediumSpec, Survives, Values};
 use terrace_memory::Memory;
+
+/// Where the maps of a database note transactions that write to several of them.
+#[derive(Clone, Debug)]
+pub struct Together(Arc<dyn Commits>);
+
+impl Together {
+    /// The one in `dir`, whose maps have `options`; its file is made by the first such transaction.
+    ///
+    /// ```
+    /// use terrace_store::{Map, MapOptions, Together};
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = MapOptions::default();
+    /// let together = Together::in_directory(dir.path(), &options)?;
+    /// let open = |name| {
+    ///     let database = Some(together.map(name));
+    ///     Map::open(dir.path().join(name), MapOptions { database, ..options.clone() })
+    /// };
+    /// let (stock, orders) = (open("stock")?, open("orders")?);
+    /// let mut transaction = options.moments.begin();
+    /// transaction.put(&stock, b"chair", b"6")?;
+    /// transaction.put(&orders, b"1", b"chair")?;
+    /// transaction.commit()?; // both, or none of them, whatever comes
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file is damaged; those of the system.
+    pub fn in_directory(dir: &Path, options: &MapOptions) -> Result<Together> {
+        let spec = MediumSpec {
+            path: dir.join(commits::NAME),
+            domain: options.domain,
+            dax: options.dax,
+            capacity_bytes: commits::CAPACITY_BYTES,
+            access: options.access,
+        };
+        Ok(Together(Arc::new(CommitJournal::open(spec)?)))
+    }
+
+    /// One that lies elsewhere.
+    #[doc(hidden)]
+    pub fn by(commits: Arc<dyn Commits>) -> Together {
+        Together(commits)
+    }
+
+    /// The place of the map that is called `name` in the database, now and whenever it is opened.
+    pub fn map(&self, name: &str) -> InDatabase {
+        InDatabase { commits: Arc::clone(&self.0), name: name.into() }
+    }
+}
 
 /// A map's place in a database: by which it takes part in transactions that write to several maps.
 #[derive(Clone, Debug)]
 pub struct InDatabase {
-    /// Where these are noted; all maps of the database have the same.
-    pub commits: Arc<dyn Commits>,
-    /// What the map is called there, for ever.
-    pub name: Arc<str>,
+    pub(crate) commits: Arc<dyn Commits>,
+    pub(crate) name: Arc<str>,
 }
 
 /// What a transaction's record is to survive, given what the maps promise.
@@ -162,13 +210,13 @@ pub(crate) struct Noted<'a, M: Memory, I: Memory> {
 }
 
 impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
-    /// Notes what is to be written to each map, by one of which it is known where. None if others take all the room
+    /// Notes what is to be written to each map. None if others take all the room
     /// for that now.
     ///
     /// # Errors
-    /// Those of the journal's medium: the maps are stopped then.
+    /// [`Error::BatchSize`]. Those of the journal's medium: the maps are stopped then.
     pub fn begin(
-        engines: Vec<&'a Arc<Engine<M, I>>>,
+        engines: &[&'a Arc<Engine<M, I>>],
         survives: Survives,
         does: Vec<Does>,
     ) -> Result<Option<Noted<'a, M, I>>> {
@@ -177,15 +225,18 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
         let commits = Arc::clone(&databases[0].commits);
         let part = |(InDatabase { name, .. }, does)| terrace_durable::Part { map: name, does };
         let parts = databases.into_iter().zip(does).map(part).collect();
-        let mut noted = Noted { engines, commits, number: None };
+        let mut noted = Noted { engines: engines.to_vec(), commits, number: None };
         match noted.commits.begin(survives, parts) {
             Ok(number) => {
                 noted.number = Some(number);
                 Ok(Some(noted))
             }
-            Err(Below::NoRoom { .. }) => {
+            Err(Below::NoRoom { used, limit }) => {
                 noted.engines.clear();
-                Ok(None)
+                match limit as usize {
+                    MOST_COMMIT_BYTES => Err(Error::BatchSize(used as usize, MOST_COMMIT_BYTES)),
+                    _ => Ok(None),
+                }
             }
             Err(error) => Err(error.into()),
         }

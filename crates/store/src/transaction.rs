@@ -8,6 +8,7 @@
 //! No lock is held, and nobody waits for it, before it is committed; see `transaction/commit.rs`.
 
 mod commit;
+mod noted;
 mod pause;
 
 use crate::batch::Batch;

@@ -22,7 +22,7 @@ use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
 use terrace_store::{
     Access, DirectoryLock, DiskBudget, DiskSpace, Error, IndexTier, Map, MapOptions, Moment, Queue,
-    Result, Transaction, Words,
+    Result, Together, Transaction, Words,
 };
 use terrace_transact::ledger::Ledger;
 
@@ -68,6 +68,8 @@ pub struct Database {
     queue_changes: Mutex<()>,
     words: Mutex<BTreeMap<String, Words>>,
     ledgers: Mutex<BTreeMap<String, OpenedLedger>>,
+    /// Where transactions that write to several maps are noted.
+    together: Together,
     /// What there was to open.
     found: opening::Found,
     /// Tiers with a budget of their own, by name: maps and ledgers in one share it.
@@ -157,8 +159,10 @@ impl Database {
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
+        let together = Together::in_directory(&dir, &options)?;
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
         let database = Database {
+            together,
             found: opening::Found::below(&folder),
             dir,
             options,

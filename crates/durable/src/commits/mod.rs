@@ -20,9 +20,9 @@ mod record;
 
 pub use record::{Does, Part, Writes, writes};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, io_error};
 use crate::journal::{Journal, JournalPiece, JournalShape, StatePen, Step, Steps, Syncer, WORDS};
-use crate::medium::Medium;
+use crate::medium::{Medium, MediumSpec};
 use crate::redo_log::boot;
 use crate::sync::lock;
 use parking_lot::{Mutex, MutexGuard};
@@ -67,12 +67,17 @@ pub trait Commits: fmt::Debug + Send + Sync {
     /// What is left to be done to `map` of commits that a process before this one began, in their order.
     fn left(&self, map: &str) -> Vec<Does>;
 
-    /// What was left for `map` is done, durably.
+    /// Nothing is to be done to `map` any more by any commit so far: what was left is done, or it was cleared; durably.
     ///
     /// # Errors
     /// Those of the medium.
-    fn took_in(&self, map: &str) -> Result<()>;
+    fn forget(&self, map: &str) -> Result<()>;
 }
+
+/// Its name in a database.
+pub const NAME: &str = "commits";
+/// Address space for it.
+pub const CAPACITY_BYTES: u64 = 64 << 20;
 
 /// Makes the medium of a journal that is not there yet.
 type Make<M> = Box<dyn Fn() -> Result<Medium<M>> + Send + Sync>;
@@ -100,6 +105,26 @@ pub struct CommitJournal<M: Memory = Native> {
 impl<M: Memory> fmt::Debug for CommitJournal<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommitJournal").finish_non_exhaustive()
+    }
+}
+
+impl CommitJournal {
+    /// The one in the file of `spec`, opened, or made by the first commit.
+    ///
+    /// # Errors
+    /// It is damaged, or no commit journal; those of the medium.
+    pub fn open(spec: MediumSpec) -> Result<CommitJournal> {
+        // What need only survive the process does not wait for the disk.
+        let medium = |spec: &MediumSpec| {
+            Medium::open_through(spec, |file| Ok(Box::new(file.in_page_cache()?)))
+        };
+        let is_there = spec.path.try_exists().map_err(io_error(&spec.path, "look for"))?;
+        if !is_there {
+            return Ok(CommitJournal::unmade(move || medium(&spec)));
+        }
+        let mut medium = medium(&spec)?;
+        medium.read_all()?;
+        CommitJournal::open_in(medium, Steps::ALL)
     }
 }
 
@@ -224,11 +249,17 @@ impl<M: Memory> Commits for CommitJournal<M> {
         }
         let mut kept = self.lock();
         self.made(&mut kept)?;
-        let under_way: usize =
-            kept.under_way.values().chain(kept.left.values()).map(Commit::bytes).sum();
+        let bytes_of = |commits: &BTreeMap<u64, Commit>| {
+            commits.values().map(Commit::bytes).sum::<usize>() as u64
+        };
+        let (under_way, left) = (bytes_of(&kept.under_way), bytes_of(&kept.left));
         // A checkpoint is short, and ends what others wait for.
-        if commit.writes_keys() && used + under_way as u64 > STATE_BYTES - limit / 4 {
-            return Err(Error::NoRoom { used: used + under_way as u64, limit: STATE_BYTES });
+        if commit.writes_keys() && used + under_way + left > STATE_BYTES - limit / 4 {
+            if under_way == 0 {
+                let why = "the commit journal is full of what maps lack that were not opened since a crash: open them";
+                return Err(Error::Stopped(why.into()));
+            }
+            return Err(Error::NoRoom { used: used + under_way + left, limit: STATE_BYTES });
         }
         kept.last += 1;
         let number = kept.last;
@@ -259,18 +290,18 @@ impl<M: Memory> Commits for CommitJournal<M> {
         kept.left.values().flat_map(|commit| commit.of(map)).cloned().collect()
     }
 
-    fn took_in(&self, map: &str) -> Result<()> {
+    fn forget(&self, map: &str) -> Result<()> {
         let mut kept = self.lock();
         let Kept { journal, under_way, left, .. } = &mut *kept;
-        let had = left.values().any(|commit| commit.of(map).next().is_some());
-        if !had {
-            return Ok(());
+        let mut had = false;
+        for commit in left.values_mut().chain(under_way.values_mut()) {
+            had |= commit.of(map).next().is_some();
+            commit.forget(map);
         }
-        left.values_mut().for_each(|commit| commit.forget(map));
         left.retain(|_, commit| !commit.is_done());
         match journal {
-            Some(journal) => set_state(journal, &[left, under_way]),
-            None => Ok(()),
+            Some(journal) if had => set_state(journal, &[left, under_way]),
+            _ => Ok(()),
         }
     }
 }

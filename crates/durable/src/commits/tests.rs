@@ -1,10 +1,9 @@
 use super::*;
 use crate::Access;
-use crate::medium::MediumSpec;
 use std::path::Path;
 use terrace_memory::Domain;
 
-fn medium(path: &Path) -> Result<Medium> {
+fn opened(path: &Path) -> CommitJournal {
     let spec = MediumSpec {
         path: path.into(),
         domain: Domain::PageCache,
@@ -12,18 +11,7 @@ fn medium(path: &Path) -> Result<Medium> {
         capacity_bytes: 64 << 20,
         access: Access::Write,
     };
-    Medium::open(&spec)
-}
-
-fn new(path: &Path) -> CommitJournal {
-    let path = path.to_path_buf();
-    CommitJournal::unmade(move || medium(&path))
-}
-
-fn reopened(path: &Path) -> CommitJournal {
-    let mut medium = medium(path).expect("a file");
-    medium.read_all().expect("read");
-    CommitJournal::open_in(medium, Steps::ALL).expect("a journal")
+    CommitJournal::open(spec).expect("a journal")
 }
 
 fn part(map: &str, key: &[u8], value: Option<&[u8]>) -> Part {
@@ -54,7 +42,7 @@ fn writes_read_back() {
 fn what_was_begun_and_not_ended_is_left_for_each_map() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("commits");
-    let journal = new(&path);
+    let journal = opened(&path);
     assert!(!path.exists(), "nothing was committed");
     let checkpoint = Does::Checkpoint { after: 5, block: vec![3; 4096] };
     let parts =
@@ -71,20 +59,20 @@ fn what_was_begun_and_not_ended_is_left_for_each_map() {
     }
     assert!(journal.left("a").is_empty(), "they are this process's own");
     drop(journal);
-    let journal = reopened(&path);
+    let journal = opened(&path);
     assert_eq!(journal.left("a"), [parts[0].does.clone()]);
     assert_eq!((journal.left("b"), journal.left("c").len()), (vec![checkpoint.clone()], 1));
-    journal.took_in("a").expect("noted");
+    journal.forget("a").expect("noted");
     drop(journal);
-    let journal = reopened(&path);
+    let journal = opened(&path);
     assert!(journal.left("a").is_empty() && journal.has_left());
     assert_eq!(journal.left("b"), [checkpoint]);
-    ["b", "c"].iter().for_each(|map| journal.took_in(map).expect("noted"));
+    ["b", "c"].iter().for_each(|map| journal.forget(map).expect("noted"));
     let next = journal.begin(Survives::Power, parts).expect("room");
     assert!(next > kept);
     journal.end(next).expect("ended");
     drop(journal);
-    assert!(!reopened(&path).has_left());
+    assert!(!opened(&path).has_left());
 }
 
 #[test]
@@ -100,7 +88,7 @@ fn after_another_boot_what_was_to_survive_the_process_counts_for_nothing() {
 #[test]
 fn what_is_too_long_is_refused_and_what_is_under_way_is_bounded() {
     let dir = tempfile::tempdir().expect("directory");
-    let journal = new(&dir.path().join("commits"));
+    let journal = opened(&dir.path().join("commits"));
     let value = vec![1; MOST_COMMIT_BYTES];
     let begin = |value: &[u8]| journal.begin(Survives::Process, vec![part("a", b"k", Some(value))]);
     assert!(matches!(begin(&value), Err(Error::NoRoom { limit, .. }) if limit == 4 << 20));

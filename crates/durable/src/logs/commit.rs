@@ -148,6 +148,20 @@ impl<M: Memory> Logs<M> {
         }
     }
 
+    /// Returns once everything that was appended before the call is durable, as by [`Logs::commit`] of each writer's.
+    ///
+    /// # Errors
+    /// As [`Logs::commit`].
+    pub fn commit_all(&self) -> Result<()> {
+        for id in 0..self.writers.len() {
+            let position = self.lock_writer(id).borrow().position();
+            if self.durable(id) < position {
+                self.commit(Ticket { writer: id as u8, position })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits through the memory and not for the writer's lock: whoever holds that may be scheduled.
     #[inline]
     fn await_batch(&self, ticket: Ticket) -> Result<()> {

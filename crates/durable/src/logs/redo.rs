@@ -155,6 +155,11 @@ impl<M: Memory> Logs<M> {
         Some((path, 512 * found.blocks()))
     }
 
+    /// Whether there is a redo log.
+    pub fn has_redo(&self) -> bool {
+        self.redo.lock().is_some()
+    }
+
     /// Whether something was written that only a checkpoint keeps from the death of the process.
     #[inline(always)]
     pub fn owes_checkpoint(&self) -> bool {

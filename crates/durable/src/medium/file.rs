@@ -97,6 +97,19 @@ impl FileDisk {
         Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes, syncs })
     }
 
+    /// The same, whose writes go to the page cache, from where they outlive the process: for who writes little at a time
+    /// and does not wait for the disk each time.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) with the system's reason.
+    pub fn in_page_cache(self) -> Result<FileDisk> {
+        let flags = rustix::fs::fcntl_getfl(&self.file);
+        flags
+            .and_then(|flags| rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT))
+            .map_err(|errno| io_error(&self.path, "write through the page cache")(errno.into()))?;
+        Ok(FileDisk { syncs: Syncs::new(false), ..self })
+    }
+
     /// Reads what has blocks of a large part of the file, piece by piece; holes are zero, as the memory is.
     fn read_data(&self, at: u64, image: &mut [u8]) -> Result<()> {
         for (number, piece) in image.chunks_mut(SKIPPED_MOST as usize).enumerate() {

@@ -16,8 +16,9 @@
 //!
 //! # What is durable when
 //! As for a batch of one map: recovery finds all between begin and end, or nothing. `commit` returns when the end is as
-//! durable as the map promises.
+//! durable as the map promises. Writes to several maps go by the commit journal: `transaction/noted.rs`.
 
+use super::noted::{must_be_noted, write_noted};
 use super::{Part, Transaction};
 use crate::batch::{Batch, Decides, OpenBatch, PREFETCHED, room_for};
 use crate::engine::{Change, Engine, Held, Hint};
@@ -55,7 +56,7 @@ fn writes_of(batch: &Batch) -> impl Iterator<Item = (&[u8], Change<'_>)> + Clone
 }
 
 /// Why a transaction cannot be committed now.
-enum Not {
+pub(super) enum Not {
     /// Another is being committed that has a key of it.
     Yet,
     Ever(Error),
@@ -68,7 +69,7 @@ impl From<Error> for Not {
 }
 
 impl<M: Memory, I: Memory> Part<M, I> {
-    fn engine(&self) -> &Engine<M, I> {
+    pub(super) fn engine(&self) -> &Engine<M, I> {
         &self.inner().engine
     }
 
@@ -76,7 +77,7 @@ impl<M: Memory, I: Memory> Part<M, I> {
         By { writer: self.inner().my_writer(), wait: Wait::ForRoom }
     }
 
-    fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         !self.batch.writes().is_empty()
     }
 
@@ -143,9 +144,8 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
         if !self.parts.iter().any(Part::writes) {
             return Ok(());
         }
-        check_together(&self.parts)?;
         // All committers go in the same order.
-        self.parts.sort_unstable_by_key(|part| Arc::as_ptr(part.inner()).addr());
+        self.parts.sort_unstable_by_key(|part| Arc::as_ptr(&part.inner().engine).addr());
         let mut bytes = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             bytes.push(part.engine().prepare_batch(part.by(), writes_of(&part.batch))?);
@@ -176,7 +176,7 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
 }
 
 /// What was written to each part; what to commit for it.
-type Tickets = Vec<Vec<Ticket>>;
+pub(super) type Tickets = Vec<Vec<Ticket>>;
 
 /// Commits once, or finds why not.
 fn try_commit<M: Memory, I: Memory>(
@@ -204,7 +204,10 @@ fn try_commit<M: Memory, I: Memory>(
         }
     }
     parts.iter().zip(&keys).try_for_each(|(part, keys)| part.check_first(keys))?;
-    let tickets = write(parts, rooms)?;
+    let tickets = match must_be_noted(parts) {
+        true => write_noted(parts, bytes, rooms)?,
+        false => write(parts, rooms)?,
+    };
     drop(reservations);
     Ok(tickets)
 }
@@ -221,10 +224,10 @@ fn hold_ranges<M: Memory, I: Memory>(part: &Part<M, I>) -> Option<HeldRanges<'_>
 }
 
 /// What a part may write with, and the room for it; none for a part that only reads.
-type MayWrite<'a, M> = Option<(Held<'a, M>, Room)>;
+pub(super) type MayWrite<'a, M> = Option<(Held<'a, M>, Room)>;
 
 /// Room for the writes of each part that has any.
-fn rooms<'a, M: Memory, I: Memory>(
+pub(super) fn rooms<'a, M: Memory, I: Memory>(
     parts: &'a [Part<M, I>],
     bytes: &[usize],
 ) -> Result<Vec<MayWrite<'a, M>>> {
@@ -239,7 +242,7 @@ fn rooms<'a, M: Memory, I: Memory>(
 }
 
 /// Writes everything: the keys are reserved, and there is room.
-fn write<'a, M: Memory, I: Memory>(
+pub(super) fn write<'a, M: Memory, I: Memory>(
     parts: &'a [Part<M, I>],
     rooms: Vec<MayWrite<'a, M>>,
 ) -> Result<Tickets> {
@@ -262,18 +265,4 @@ fn write<'a, M: Memory, I: Memory>(
         saw(&mut tickets[number], batch.end());
     }
     Ok(tickets)
-}
-
-/// # Errors
-/// A crash could leave a part of what is written.
-fn check_together<M: Memory, I: Memory>(parts: &[Part<M, I>]) -> Result<()> {
-    let mut writing = parts.iter().filter(|part| part.writes());
-    let Some(first) = writing.next() else { return Ok(()) };
-    if writing.next().is_some() {
-        return Err(Error::NotTogether { why: "they are of two maps" });
-    }
-    if first.engine().values.logs().is_none() && first.batch.writes().len() > 1 {
-        return Err(Error::NotTogether { why: "the map keeps its values in slabs" });
-    }
-    Ok(())
 }

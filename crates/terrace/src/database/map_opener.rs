@@ -154,6 +154,7 @@ impl<'db> MapOpener<'db> {
         let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs));
         let (writers, access) = (options.writers, options.access);
         let options = MapOptions {
+            database: Some(database.together.map(&name)),
             node: share.node.or(options.node),
             index_tier: of_index.or(options.index_tier),
             // One for all maps, as the memory is.
