@@ -43,7 +43,7 @@ impl Together {
     /// let together = Together::in_directory(dir.path(), &options)?;
     /// let open = |name| {
     ///     let database = Some(together.map(name));
-    ///     Map::open(dir.path().join(name), MapOptions { database, ..options.clone() })
+    ///     Map::open(&dir.path().join(name), MapOptions { database, ..options.clone() })
     /// };
     /// let (stock, orders) = (open("stock")?, open("orders")?);
     /// let mut transaction = options.moments.begin();
@@ -189,7 +189,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
         }
         if let Some(reason) = self.plan.access.refusal() {
-            self.values.stop(reason.into());
+            self.values.all_is_read(reason);
         } else {
             self.values.flush_all()?;
             commits.forget(&name)?;

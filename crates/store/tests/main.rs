@@ -34,6 +34,7 @@ mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
 mod replica;
 mod saved_index;
+mod several_maps;
 mod short_logs;
 mod slabs;
 mod small_disk;

@@ -237,13 +237,7 @@ fn a_key_that_was_not_there_is_certified_too() {
 }
 
 #[test]
-fn what_could_be_half_lost_is_refused_before_anything_is_written() {
-    let Opened { moments, maps, _dirs } = opened(2, &MapOptions::default());
-    let mut transaction = moments.begin();
-    transaction.put(&maps[0], b"a", b"1").expect("put");
-    transaction.put(&maps[1], b"a", b"1").expect("put");
-    assert!(matches!(transaction.commit(), Err(Error::NotTogether { .. })));
-    assert!(maps.iter().all(|map| map.is_empty()));
+fn what_cannot_be_one_is_refused_before_anything_is_written() {
     let slabs =
         MapOptions { domain: Domain::Adr, values: ValueDesign::Slab, ..MapOptions::default() };
     let Opened { moments, maps, _dirs } = opened(1, &slabs);

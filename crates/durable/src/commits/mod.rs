@@ -36,8 +36,11 @@ const KIND: [u8; 8] = *b"commits\0";
 const STATE_BYTES: u64 = 8 << 20;
 const LOG_BYTES: u64 = 8 << 20;
 
-/// Most bytes of what one commit writes, keys, values and what stands around them.
+/// Most bytes of what one commit writes, keys, values and what stands around them in logs, which is more than stands
+/// around them here.
 pub const MOST_COMMIT_BYTES: usize = 4 << 20;
+/// Most bytes that are put down of one beside that: names of maps, above all.
+const MOST_AROUND: u64 = 64 << 10;
 
 /// What a record is to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +247,7 @@ impl<M: Memory> Commits for CommitJournal<M> {
     fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64> {
         let commit = Commit::new(survives, parts);
         let (used, limit) = (commit.bytes() as u64, MOST_COMMIT_BYTES as u64);
-        if used > limit {
+        if used > limit + MOST_AROUND {
             return Err(Error::NoRoom { used, limit });
         }
         let mut kept = self.lock();

@@ -89,7 +89,7 @@ fn after_another_boot_what_was_to_survive_the_process_counts_for_nothing() {
 fn what_is_too_long_is_refused_and_what_is_under_way_is_bounded() {
     let dir = tempfile::tempdir().expect("directory");
     let journal = opened(&dir.path().join("commits"));
-    let value = vec![1; MOST_COMMIT_BYTES];
+    let value = vec![1; MOST_COMMIT_BYTES + (64 << 10)];
     let begin = |value: &[u8]| journal.begin(Survives::Process, vec![part("a", b"k", Some(value))]);
     assert!(matches!(begin(&value), Err(Error::NoRoom { limit, .. }) if limit == 4 << 20));
     let some = &value[..3 << 20];

@@ -162,6 +162,13 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
+    /// What was written to a medium that is only read is as safe as it can be: whoever reads it waits for nothing. No
+    /// more is written.
+    pub fn all_is_read(&self, reason: &str) {
+        self.stop(reason.into());
+        self.commit_queues.iter().for_each(|queue| queue.batch_ended());
+    }
+
     /// Waits through the memory and not for the writer's lock: whoever holds that may be scheduled.
     #[inline]
     fn await_batch(&self, ticket: Ticket) -> Result<()> {

@@ -34,7 +34,7 @@ impl CommitQueue {
         self.durable.store(position, Ordering::Release);
     }
 
-    /// The batch is durable, and with it everything.
+    /// Everything counts as durable: the batch is, or nothing more is to become so.
     pub(super) fn batch_ended(&self) {
         self.durable.store(EVERYTHING, Ordering::Release);
     }

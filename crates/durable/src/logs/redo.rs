@@ -11,6 +11,7 @@ use std::cell::RefMut;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use terrace_memory::{Budget, Memory};
 
 /// What a checkpoint covers of the redo log once it is durable.
@@ -58,7 +59,8 @@ impl<M: Memory> Logs<M> {
     /// As [`Logs::flush_all`].
     pub fn finish_left(&self, left: Left) -> Result<()> {
         match self.medium.access().refusal() {
-            Some(reason) => self.stop(reason.into()),
+            Some(_) if self.expects_more.load(Ordering::Relaxed) => {}
+            Some(reason) => self.all_is_read(reason),
             None => {
                 self.flush_all()?;
                 // The next checkpoint names no redo log and this one does not belong to it: then it may go.
@@ -230,7 +232,7 @@ mod tests {
     use crate::superblock::Rule;
     use crate::values::Room;
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     /// What holds durable writes up.
     #[derive(Debug, Default)]

@@ -324,10 +324,18 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.stop(reason));
     }
 
-    /// Says that more is written when the recovery is over, also where the medium is only read; who has done so
-    /// [stops](LogsOrSlabs::stop) it there.
+    /// Says that more is written when the recovery is over, also where the medium is only read; who has done so says
+    /// [`LogsOrSlabs::all_is_read`] there.
     pub fn expects_more(&self) {
         either!(self, values => values.expects_more());
+    }
+
+    /// As [`Logs::all_is_read`]; in slabs nothing waits for more.
+    pub fn all_is_read(&self, reason: &str) {
+        match self.logs() {
+            Some(logs) => logs.all_is_read(reason),
+            None => self.stop(reason.into()),
+        }
     }
 }
 

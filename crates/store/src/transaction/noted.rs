@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::together::{Noted, Promise};
 use std::sync::Arc;
+use terrace_durable::commits::MOST_COMMIT_BYTES;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Survives, Values};
 use terrace_memory::Memory;
@@ -29,6 +30,10 @@ pub(super) fn write_noted<'a, M: Memory, I: Memory>(
     bytes: &[usize],
     held: Vec<MayWrite<'a, M>>,
 ) -> std::result::Result<Tickets, Not> {
+    let (all, most) = (bytes.iter().sum(), MOST_COMMIT_BYTES);
+    if all > most {
+        return Err(Error::BatchSize(all, most).into());
+    }
     let written: Vec<_> = parts.iter().filter(|part| part.writes()).collect();
     let engines: Vec<_> = written.iter().map(|part| &part.inner().engine).collect();
     let does = || written.iter().map(|part| part.batch.to_be_noted()).collect();
