@@ -187,7 +187,7 @@ impl<M: Memory> Medium<M> {
     }
 }
 
-impl Medium {
+impl<M: Memory> Medium<M> {
     /// Makes the whole file usable, and of a mirrored one reads all of it into memory. Before anything else
     /// is done with the medium: what has been written to its memory is lost.
     ///
@@ -200,9 +200,7 @@ impl Medium {
         // SAFETY: the medium is borrowed alone, and no structure stands on its memory (claimed).
         unsafe { self.read_in(0, bytes) }
     }
-}
 
-impl<M: Memory> Medium<M> {
     /// A byte-addressable memory without a file, all of it there from the start; `is_new` if it
     /// holds nothing yet. `lifetime` differs from opening to opening of one memory.
     pub fn over(memory: M, is_new: bool, lifetime: u32) -> Medium<M> {

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_durable::commits::{self, MOST_COMMIT_BYTES, writes};
-use terrace_durable::logs::checkpoint_together;
+use terrace_durable::logs::{Logs, checkpoint_together};
 use terrace_durable::superblock::Rule;
 use terrace_durable::{CommitJournal, Commits, Does, Error as Below, MediumSpec, Survives, Values};
 use terrace_memory::Memory;
@@ -239,6 +239,16 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
                 }
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says that it is over before it is, by mistake.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn end_early(&self) -> Result<()> {
+        let has_fault = |logs: &Logs<M>| logs.has_fault(terrace_durable::logs::Fault::EndedEarly);
+        match self.engines[0].values.logs() {
+            Some(logs) if has_fault(logs) => Ok(self.commits.end(self.number.expect("begun"))?),
+            _ => Ok(()),
         }
     }
 

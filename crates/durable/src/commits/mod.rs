@@ -26,7 +26,7 @@ use crate::medium::{Medium, MediumSpec};
 use crate::redo_log::boot;
 use crate::sync::lock;
 use parking_lot::{Mutex, MutexGuard};
-use record::{Commit, Read};
+use record::{Boot, Commit, NO_BOOT, Read};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -103,6 +103,8 @@ pub struct CommitJournal<M: Memory = Native> {
     /// Held by who syncs: those who come meanwhile share the next sync.
     syncing: Mutex<()>,
     steps: Steps,
+    /// That of the kernel; one that no kernel has where it does not say.
+    boot: Boot,
 }
 
 impl<M: Memory> fmt::Debug for CommitJournal<M> {
@@ -145,7 +147,17 @@ impl<M: Memory> CommitJournal<M> {
             syncer: OnceLock::new(),
             syncing: Mutex::new(()),
             steps: Steps::ALL,
+            boot: boot().unwrap_or(NO_BOOT),
         }
+    }
+
+    /// Makes an empty one that is small: for a memory that is a model.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn make_small(medium: Medium<M>) -> Result<()> {
+        create(medium, 64 << 10, 64 << 10).map(drop)
     }
 
     /// Opens one in memory all of which has been read.
@@ -172,6 +184,7 @@ impl<M: Memory> CommitJournal<M> {
             syncer,
             syncing: Mutex::new(()),
             steps,
+            boot: of_boot.unwrap_or(NO_BOOT),
         })
     }
 
@@ -182,13 +195,7 @@ impl<M: Memory> CommitJournal<M> {
 
     fn made(&self, kept: &mut Kept<M>) -> Result<()> {
         if kept.journal.is_none() {
-            let shape = JournalShape {
-                kind: KIND,
-                state_bytes: STATE_BYTES,
-                log_bytes: LOG_BYTES,
-                words: [0; WORDS],
-            };
-            let journal = Journal::create((self.make)()?, shape, [0; WORDS], |_| ())?;
+            let journal = create((self.make)()?, STATE_BYTES, LOG_BYTES)?;
             let _first = self.syncer.set(journal.syncer());
             kept.journal = Some(journal);
         }
@@ -229,6 +236,12 @@ impl<M: Memory> CommitJournal<M> {
     }
 }
 
+fn create<M: Memory>(medium: Medium<M>, state_bytes: u64, log_bytes: u64) -> Result<Journal<M>> {
+    let words = [0; WORDS];
+    let shape = JournalShape { kind: KIND, state_bytes, log_bytes, words };
+    Journal::create(medium, shape, words, |_| ())
+}
+
 fn set_state<M: Memory>(
     journal: &mut Journal<M>,
     commits: &[&BTreeMap<u64, Commit>],
@@ -245,7 +258,7 @@ fn set_state<M: Memory>(
 
 impl<M: Memory> Commits for CommitJournal<M> {
     fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64> {
-        let commit = Commit::new(survives, parts);
+        let commit = Commit::new((survives == Survives::Process).then_some(self.boot), parts);
         let (used, limit) = (commit.bytes() as u64, MOST_COMMIT_BYTES as u64);
         if used > limit + MOST_AROUND {
             return Err(Error::NoRoom { used, limit });

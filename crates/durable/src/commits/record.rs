@@ -18,7 +18,10 @@ use std::sync::Arc;
 const BEGIN: u8 = 1;
 const END: u8 = 2;
 
-type Boot = [u8; BOOT_BYTES];
+/// Which run of the kernel it is.
+pub(super) type Boot = [u8; BOOT_BYTES];
+/// None.
+pub(super) const NO_BOOT: Boot = [0; BOOT_BYTES];
 type Refused<T> = Result<T, String>;
 
 /// What a commit does to a map.
@@ -100,10 +103,8 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    pub fn new(survives: Survives, parts: Vec<Part>) -> Commit {
-        // Of a kernel that does not say which it is nothing is known again.
-        let boot = (survives == Survives::Process)
-            .then(|| crate::redo_log::boot().unwrap_or([0; BOOT_BYTES]));
+    /// `boot`: that of the kernel, if it need only survive the process.
+    pub fn new(boot: Option<Boot>, parts: Vec<Part>) -> Commit {
         Commit { boot, parts }
     }
 

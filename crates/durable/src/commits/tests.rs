@@ -77,12 +77,12 @@ fn what_was_begun_and_not_ended_is_left_for_each_map() {
 
 #[test]
 fn after_another_boot_what_was_to_survive_the_process_counts_for_nothing() {
-    let commit = Commit::new(Survives::Process, vec![part("a", b"x", None)]);
     let here = crate::redo_log::boot();
+    let commit = Commit::new(here, vec![part("a", b"x", None)]);
     assert!(commit.counts_in(here) && !commit.counts_in(None));
     let elsewhere = here.map(|boot| boot.map(|byte| byte ^ 1));
     assert!(!commit.counts_in(elsewhere));
-    assert!(Commit::new(Survives::Power, Vec::new()).counts_in(elsewhere));
+    assert!(Commit::new(None, Vec::new()).counts_in(elsewhere));
 }
 
 #[test]

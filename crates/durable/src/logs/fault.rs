@@ -2,7 +2,7 @@
 //! nothing. Compiled for tests, and with the feature `faults`.
 
 use super::Logs;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_memory::Memory;
 
 /// A mistake.
@@ -41,11 +41,15 @@ pub enum Fault {
     BlindVersion,
     /// Blind writes stay unknown to the index when a log is collected, or the index saved.
     BlindForgotten,
+    /// A map takes a checkpoint alone though a transaction has tied it to others.
+    CheckpointAlone,
+    /// A transaction over several maps is said to be over before they hold it.
+    EndedEarly,
 }
 
 /// The mistakes that are made.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(AtomicU16);
+pub(crate) struct Faults(AtomicU32);
 
 impl Faults {
     #[inline(always)]

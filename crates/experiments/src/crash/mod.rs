@@ -32,6 +32,7 @@ use exhaustive::{Exhaustive, Explored};
 use index_looks::Look;
 use maps::Wrong;
 use serde::Serialize;
+use terrace_durable::journal::Steps as JournalSteps;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_index::deltas::Steps;
 use terrace_index::tree::Form;
@@ -376,6 +377,14 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::blind_by_index(Wrong::NOTHING, s), left_out::controls;
     "map-blind-threads", "two write a key whose item is on the disk alone, every schedule of one preemption",
         |s| maps::blind_threads(Wrong::NOTHING, s), no_controls;
+    "map-several-sync", "transactions that write to two maps under sync: both have them, or none",
+        |s| maps::several_in_sync(Wrong::NOTHING, JournalSteps::ALL, s), left_out::controls;
+    "map-several", "the same under a promise that takes checkpoints: the maps take them together",
+        |s| maps::several_bounded(Wrong::NOTHING, s), left_out::controls;
+    "map-several-killed", "the same under interval, the process is killed: nothing acknowledged is lost",
+        |s| maps::several_killed(Wrong::NOTHING, s), left_out::controls;
+    "map-several-threads", "a transaction over two maps under checkpoints of another thread, every schedule of one preemption",
+        |s| maps::several_threads(Wrong::NOTHING, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "list-tlog", "two threads on a list whose links survive, a line of log for each",

@@ -37,7 +37,12 @@ pub(super) fn write_noted<'a, M: Memory, I: Memory>(
     let written: Vec<_> = parts.iter().filter(|part| part.writes()).collect();
     let engines: Vec<_> = written.iter().map(|part| &part.inner().engine).collect();
     let does = || written.iter().map(|part| part.batch.to_be_noted()).collect();
-    let begin = |survives| Noted::begin(&engines, survives, does())?.ok_or(Not::Yet);
+    let begin = |survives| {
+        let noted = Noted::begin(&engines, survives, does())?.ok_or(Not::Yet)?;
+        #[cfg(any(test, feature = "faults"))]
+        noted.end_early()?;
+        Ok::<_, Not>(noted)
+    };
     match promise_of(&engines)? {
         Promise::Prefix => {
             Engine::tie(&engines);

@@ -6,14 +6,17 @@ use super::super::left_out::LeftOut;
 use super::growth::without_entries;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::mirrored::without_version;
+use super::several::unsynced_records;
 use super::{
     Design, Leaves, SEGMENT_BYTES, Wrong, batches, blind, blind_by_index, checkpointer, collector,
     collector_on_disk, disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint,
     mirrored_collector, mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue,
     mirrored_tick, ordered, redo_batches, redo_killed, redo_power_cut, saved, saved_threads,
-    script, spill, spill_look, spill_recovery, superblock, threads,
+    script, several_bounded, several_in_sync, several_killed, several_threads, spill, spill_look,
+    spill_recovery, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
+use terrace_durable::journal::Steps as JournalSteps;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
@@ -477,6 +480,36 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "NumberAndCheck",
         meaning: "a redo log is replayed only with the checkpoint whose number and checksum it names",
         run: |s| redo_power_cut(true, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-several-sync",
+        name: "RecordFirst",
+        meaning: "the commit journal's record is durable before anything is written to a map",
+        run: |s| several_in_sync(Wrong::NOTHING, unsynced_records(), s).explored(s),
+    },
+    LeftOut {
+        test: "map-several-sync",
+        name: "MapsBeforeEnd",
+        meaning: "a transaction is over when all maps hold it",
+        run: |s| several_in_sync(faulty(Fault::EndedEarly), JournalSteps::ALL, s).explored(s),
+    },
+    LeftOut {
+        test: "map-several-killed",
+        name: "MapsBeforeEnd",
+        meaning: "a transaction is over when all maps hold it",
+        run: |s| several_killed(faulty(Fault::EndedEarly), s).explored(s),
+    },
+    LeftOut {
+        test: "map-several",
+        name: "CheckpointTogether",
+        meaning: "a map takes no checkpoint alone that has a transaction which another map lacks",
+        run: |s| several_bounded(faulty(Fault::CheckpointAlone), s).explored(s),
+    },
+    LeftOut {
+        test: "map-several-threads",
+        name: "CheckpointTogether",
+        meaning: "a map takes no checkpoint alone that has a transaction which another map lacks",
+        run: |s| several_threads(faulty(Fault::CheckpointAlone), s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-redo-batches",

@@ -10,9 +10,9 @@
 use super::super::Settings;
 use super::redo::Folders;
 use super::{MapSetup, SEGMENT_BYTES};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
 use terrace_durable::{Medium, Result};
@@ -68,6 +68,27 @@ struct InUnits {
     syncs: bool,
     /// Where its file would be, if a redo log may lie beside it.
     path: Option<PathBuf>,
+    /// What it has of the memory, where other files lie in it too: a sync makes its own units durable.
+    part: Option<Part>,
+    /// Units of a part that were written since its last sync.
+    unsynced: Mutex<BTreeSet<u64>>,
+}
+
+impl InUnits {
+    fn line_of(&self, unit: u64) -> u64 {
+        unit * LINE_BYTES + self.part.map_or(0, |part| part.from / SECTOR_BYTES * LINE_BYTES)
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a disk that several files share, for one of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub from: u64,
+    pub bytes: u64,
 }
 
 impl Disk for InUnits {
@@ -76,27 +97,36 @@ impl Disk for InUnits {
     }
 
     fn capacity_bytes(&self) -> u64 {
-        self.memory.len() / LINE_BYTES * SECTOR_BYTES
+        self.part.map_or(self.memory.len() / LINE_BYTES * SECTOR_BYTES, |part| part.bytes)
     }
 
     fn write(&self, at: u64, blocks: &[u8], durable: bool) -> Result<()> {
-        let lines = (at / self.unit_bytes..).map(|unit| unit * LINE_BYTES);
-        for (line, content) in lines.zip(blocks.chunks(self.unit_bytes as usize)) {
+        let first = at / self.unit_bytes;
+        for (unit, content) in (first..).zip(blocks.chunks(self.unit_bytes as usize)) {
             let mut contained = self.contained.lock().unwrap_or_else(PoisonError::into_inner);
             let number = contained.number(content);
             drop(contained);
-            self.memory.store(line, number);
+            self.memory.store(self.line_of(unit), number);
+            if self.part.is_some() {
+                self.unsynced().insert(unit);
+            }
         }
         if durable && self.syncs {
-            let bytes = blocks.len() as u64 / self.unit_bytes * LINE_BYTES;
-            self.memory.persist(at / self.unit_bytes * LINE_BYTES, bytes);
+            let units = blocks.len() as u64 / self.unit_bytes;
+            self.memory.persist(self.line_of(first), units * LINE_BYTES);
+            self.unsynced().retain(|unit| !(first..first + units).contains(unit));
         }
         Ok(())
     }
 
     fn sync(&self) -> Result<()> {
-        if self.syncs {
-            self.memory.sync();
+        match self.part {
+            _ if !self.syncs => {}
+            None => self.memory.sync(),
+            Some(_) => {
+                let units = std::mem::take(&mut *self.unsynced());
+                units.iter().for_each(|unit| self.memory.persist(self.line_of(*unit), LINE_BYTES));
+            }
         }
         Ok(())
     }
@@ -104,7 +134,7 @@ impl Disk for InUnits {
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()> {
         let (mut unit, end) = (0, blocks.len() as u64 / self.unit_bytes);
         while unit < end {
-            let line = (at / self.unit_bytes + unit) * LINE_BYTES;
+            let line = self.line_of(at / self.unit_bytes + unit);
             let zeros = lab::zeros(&self.memory, line, (end - unit) * LINE_BYTES) / LINE_BYTES;
             if zeros > 0 {
                 unit += zeros;
@@ -146,6 +176,8 @@ pub(in super::super) struct OnDisk {
     pub opens_by_index: bool,
     /// Where redo logs lie, if there are any.
     pub(super) folders: Option<Arc<Folders>>,
+    /// What it has of the memory, if not all.
+    pub(super) part: Option<Part>,
     contained: Arc<Mutex<Contained>>,
 }
 
@@ -168,6 +200,7 @@ impl OnDisk {
             when_full: WhenFull::Refuse,
             opens_by_index: false,
             folders: None,
+            part: None,
             contained: Arc::default(),
         }
     }
@@ -177,7 +210,7 @@ impl OnDisk {
         self.medium_as(memory, is_new, lifetime, |image| image)
     }
 
-    fn medium_as<M: Memory>(
+    pub(super) fn medium_as<M: Memory>(
         &self,
         memory: &Crashable,
         is_new: bool,
@@ -187,7 +220,8 @@ impl OnDisk {
         let contained = Arc::clone(&self.contained);
         let path = self.folders.as_ref().map(|folders| folders.values(memory));
         let (memory, syncs) = (memory.clone(), self.syncs || is_new);
-        let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs, path };
+        let (unit_bytes, part, unsynced) = (self.unit_bytes, self.part, Mutex::default());
+        let disk = InUnits { memory, unit_bytes, contained, syncs, path, part, unsynced };
         Medium::mirrored_as(Box::new(disk), is_new, lifetime, through).expect("address space")
     }
 
@@ -201,6 +235,17 @@ impl OnDisk {
     }
 
     fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> OnImage {
+        self.map_with(memory, is_new, lifetime, MapOptions::default())
+    }
+
+    /// The same with what of `options` says how it goes with others.
+    pub(super) fn map_with(
+        &self,
+        memory: &Crashable,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> OnImage {
         self.folders.iter().for_each(|folders| folders.enter(memory));
         let scheduled = |image| Volatile::new(image, memory);
         let medium = self.medium_as(memory, is_new, lifetime, scheduled);
@@ -211,7 +256,7 @@ impl OnDisk {
             memory_budget_bytes: self.budget_bytes,
             when_full: self.when_full,
             writers: self.writers,
-            ..MapOptions::default()
+            ..options
         };
         let mut index = scheduled(index.native());
         if let Some(stored) = self.index_stores {

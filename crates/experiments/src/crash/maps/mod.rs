@@ -13,6 +13,7 @@ mod mirrored;
 mod redo;
 mod saved;
 mod script;
+mod several;
 mod threads;
 
 pub(super) use away::{
@@ -40,6 +41,10 @@ pub(super) use redo::{
 };
 pub(super) use saved::{explorer as saved, in_sync as saved_in_sync, threads as saved_threads};
 pub(super) use script::explorer as script;
+pub(super) use several::{
+    bounded as several_bounded, in_sync as several_in_sync, killed as several_killed,
+    threads as several_threads,
+};
 pub(super) use threads::{explorer as threads, superblock};
 
 use super::Settings;

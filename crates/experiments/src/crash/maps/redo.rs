@@ -56,7 +56,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    fn new(loses_power: bool, accepts_any: bool) -> Folders {
+    pub fn new(loses_power: bool, accepts_any: bool) -> Folders {
         let all = tempfile::tempdir().expect("a temporary directory");
         for process in 0..=CRASHES + 1 {
             std::fs::create_dir(all.path().join(process.to_string())).expect("a folder");
@@ -104,7 +104,7 @@ impl Folders {
             1 => Some(log),
             _ => {
                 let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(stale[process - 1].clone())
+                stale.get(process - 1).cloned()
             }
         }
     }
