@@ -335,7 +335,15 @@ pub fn open_head<M: Memory>(
         Err(Error::Damaged { what, .. }) if medium.access().passes_damage() => {
             Ok((Checkpoint::unknown(), Some(what)))
         }
-        other => Ok((left.iter().fold(other?, Checkpoint::followed_by), None)),
+        other => {
+            let found = other?;
+            let newest = left.iter().fold(found.clone(), Checkpoint::followed_by);
+            if newest != found && medium.access().writes() {
+                // The block of its turn may be torn: the next one would be written over the only one that is not.
+                newest.store(medium)?;
+            }
+            Ok((newest, None))
+        }
     }
 }
 

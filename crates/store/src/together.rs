@@ -21,7 +21,7 @@ use crate::options::{Durability, MapOptions};
 use crate::recover::RecoveryReport;
 use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use terrace_durable::commits::{self, MOST_COMMIT_BYTES, writes};
 use terrace_durable::logs::{Logs, checkpoint_together};
@@ -94,8 +94,8 @@ pub(crate) enum Promise {
     Prefix,
 }
 
-/// The maps that a map's next checkpoint is taken together with.
-pub(crate) type Tied<M, I> = Mutex<Vec<Arc<Engine<M, I>>>>;
+/// The maps that a map's next checkpoint is taken together with. Each of them takes it before it is closed.
+pub(crate) type Tied<M, I> = Mutex<Vec<Weak<Engine<M, I>>>>;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// What is promised of what is written now. It does not change while a writer is held.
@@ -116,8 +116,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         for engine in engines {
             let mut tied = engine.tied.lock();
             for other in engines.iter().filter(|other| !Arc::ptr_eq(other, engine)) {
-                if !tied.iter().any(|known| Arc::ptr_eq(known, other)) {
-                    tied.push(Arc::clone(other));
+                let other = Arc::downgrade(other);
+                if !tied.iter().any(|known| Weak::ptr_eq(known, &other)) {
+                    tied.push(other);
                 }
             }
             drop(tied);
@@ -125,20 +126,22 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// This map and all that it is tied to, also by way of others, in the order in which maps are locked.
-    fn tied_with(self: &Arc<Self>) -> Vec<Arc<Self>> {
+    /// This map and all that it is tied to, also by way of others, in the order in which maps are locked. None if one
+    /// of them has gone without the checkpoint.
+    fn tied_with(self: &Arc<Self>) -> Option<Vec<Arc<Self>>> {
         let mut all = vec![Arc::clone(self)];
         let mut looked_at = 0;
         while let Some(engine) = all.get(looked_at).cloned() {
             looked_at += 1;
             for other in engine.tied.lock().iter() {
-                if !all.iter().any(|known| Arc::ptr_eq(known, other)) {
-                    all.push(Arc::clone(other));
+                let other = other.upgrade()?;
+                if !all.iter().any(|known| Arc::ptr_eq(known, &other)) {
+                    all.push(other);
                 }
             }
         }
         all.sort_unstable_by_key(|engine| Arc::as_ptr(engine).addr());
-        all
+        Some(all)
     }
 
     /// A checkpoint of this map and all that it is tied to.
@@ -148,15 +151,21 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn checkpoint_together(self: &Arc<Self>) -> terrace_durable::Result<()> {
         let Some(database) = &self.database else { return Ok(()) };
         loop {
-            let all = self.tied_with();
+            let Some(all) = self.tied_with() else {
+                let why = "a map that it shares a transaction with failed: open the maps anew";
+                self.values.stop(why.into());
+                return Err(Below::Stopped(why.into()));
+            };
             let with_logs = all.iter().filter_map(|engine| {
                 let name = &engine.database.as_ref()?.name;
                 Some((engine.values.logs()?, Arc::clone(name)))
             });
             let maps: Vec<_> = with_logs.collect();
             let is_whole = || {
-                let is_same = self.tied_with().iter().zip(&all).all(|(a, b)| Arc::ptr_eq(a, b))
-                    && self.tied_with().len() == all.len();
+                let now = self.tied_with();
+                let is_same = now.is_some_and(|now| {
+                    now.len() == all.len() && now.iter().zip(&all).all(|(a, b)| Arc::ptr_eq(a, b))
+                });
                 if is_same {
                     all.iter().for_each(|engine| engine.tied.lock().clear());
                 }

@@ -59,7 +59,7 @@ fn ways() -> Vec<MapOptions> {
         MapOptions { kind: Kind::Ordered, ..interval.clone() },
         MapOptions { durability: Durability::None, ..adr.clone() },
         MapOptions { values: ValueDesign::Slab, ..adr.clone() },
-        MapOptions { kind: Kind::Ordered, persist: Persist::Full, ..adr.clone() },
+        MapOptions { kind: Kind::Ordered, persist: Persist::Index, ..adr.clone() },
         adr,
     ]
 }

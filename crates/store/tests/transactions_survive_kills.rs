@@ -2,8 +2,8 @@
 //! every commit that was acknowledged is there.
 //!
 //! The process is this test binary, started anew with `TERRACE_BANK_DIR`. Each transaction also counts in a key of its
-//! thread; what is acknowledged is noted in a file that outlives the process. The control writes the same without
-//! transactions: there money is lost or made.
+//! thread; what is acknowledged is noted in a file that outlives the process. In places called `two-` the accounts lie in
+//! two maps. The control writes the same without transactions: there money is lost or made.
 //!
 //! 6 cycles of each kind of map; `TERRACE_LONG=1` makes it 100.
 
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_memory::Domain;
-use terrace_store::{Durability, Error, Kind, Map, MapOptions, Moments, ValueDesign};
+use terrace_store::{Durability, Error, Kind, Map, MapOptions, Moments, Together, ValueDesign};
 use terrace_workload::random::Rng;
 
 const THREADS: u64 = 3;
@@ -26,13 +26,40 @@ fn options(place: &str) -> MapOptions {
     let [short, hour] =
         [Duration::from_millis(10), Duration::from_secs(3600)].map(Durability::Interval);
     let hash = MapOptions { writers: THREADS as usize, durability: short, ..MapOptions::default() };
-    match place {
+    match place.trim_start_matches("two-") {
         "interval" | "parts" => hash,
         "hour" => MapOptions { durability: hour, ..hash },
         "sync" => MapOptions { durability: Durability::Sync, ..hash },
         "adr" => MapOptions { domain: Domain::Adr, values: ValueDesign::Log, ..hash },
+        "slabs" => MapOptions { domain: Domain::Adr, values: ValueDesign::Slab, ..hash },
         "ordered" => MapOptions { kind: Kind::Ordered, ..hash },
         other => panic!("no place {other}"),
+    }
+}
+
+/// The maps, of one clock: two, or one that is in the place of both.
+struct Bank {
+    moments: Arc<Moments>,
+    maps: [Map; 2],
+}
+
+impl Bank {
+    fn open(dir: &Path, place: &str) -> Bank {
+        let moments = Arc::<Moments>::default();
+        let options = MapOptions { moments: Arc::clone(&moments), ..options(place) };
+        let together = Together::in_directory(dir, &options).expect("a commit journal");
+        let open = |name: &str| {
+            let database = Some(together.map(name));
+            Map::open(&dir.join(name), MapOptions { database, ..options.clone() }).expect("open")
+        };
+        let first = open("map");
+        let second = if place.starts_with("two-") { open("other") } else { first.clone() };
+        Bank { moments, maps: [first, second] }
+    }
+
+    /// The map of an account.
+    fn of(&self, account: u64) -> &Map {
+        &self.maps[account as usize % 2]
     }
 }
 
@@ -54,14 +81,13 @@ fn the_bank_that_is_killed() {
     let of = std::env::var("TERRACE_BANK_DIR").ok().zip(std::env::var("TERRACE_BANK_PLACE").ok());
     let Some((dir, place)) = of else { return };
     let dir = Path::new(&dir);
-    let moments = Arc::<Moments>::default();
-    let options = MapOptions { moments: Arc::clone(&moments), ..options(&place) };
-    let map = Map::open(&dir.join("map"), options).expect("open");
+    let bank = Bank::open(dir, &place);
     let acknowledged =
         std::fs::File::options().write(true).open(dir.join("acknowledged")).expect("file");
-    if map.is_empty() {
-        let opened = moments.transaction(|transaction| {
-            let open = |number| transaction.put(&map, &account(number), &BALANCE.to_le_bytes());
+    if bank.maps[0].is_empty() {
+        let opened = bank.moments.transaction(|transaction| {
+            let open =
+                |number| transaction.put(bank.of(number), &account(number), &BALANCE.to_le_bytes());
             (0..ACCOUNTS).try_for_each(open)
         });
         opened.expect("accounts");
@@ -69,15 +95,15 @@ fn the_bank_that_is_killed() {
     println!("ready");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (moments, map, acknowledged) = (&moments, &map, &acknowledged);
+            let (bank, acknowledged) = (&bank, &acknowledged);
             let in_parts = place == "parts";
             scope.spawn(move || {
                 let mut rng = Rng::new(u64::from(std::process::id()) * THREADS + thread);
                 loop {
                     let transfer = (rng.below(ACCOUNTS), rng.below(ACCOUNTS), rng.below(20));
                     let done = match in_parts {
-                        true => move_in_parts(map, thread, transfer),
-                        false => move_money(moments, map, thread, transfer),
+                        true => move_in_parts(&bank.maps[0], thread, transfer),
+                        false => move_money(bank, thread, transfer),
                     };
                     let done = done.expect("a transfer").to_le_bytes();
                     acknowledged.write_all_at(&done, thread * 8).expect("noted");
@@ -88,21 +114,16 @@ fn the_bank_that_is_killed() {
 }
 
 /// The number of the commit among those of the thread.
-fn move_money(
-    moments: &Arc<Moments>,
-    map: &Map,
-    thread: u64,
-    (from, to, sum): (u64, u64, u64),
-) -> Result<u64, Error> {
-    moments.transaction(|transaction| {
-        let done = number(transaction.get(map, &counter(thread))?) + 1;
-        transaction.put(map, &counter(thread), &done.to_le_bytes())?;
-        let has = number(transaction.get(map, &account(from))?);
+fn move_money(bank: &Bank, thread: u64, (from, to, sum): (u64, u64, u64)) -> Result<u64, Error> {
+    bank.moments.transaction(|transaction| {
+        let done = number(transaction.get(bank.of(thread), &counter(thread))?) + 1;
+        transaction.put(bank.of(thread), &counter(thread), &done.to_le_bytes())?;
+        let has = number(transaction.get(bank.of(from), &account(from))?);
         let sum = sum.min(has);
-        transaction.put(map, &account(from), &(has - sum).to_le_bytes())?;
+        transaction.put(bank.of(from), &account(from), &(has - sum).to_le_bytes())?;
         // May be the same account: it is read as it was left a moment before.
-        let has = number(transaction.get(map, &account(to))?);
-        transaction.put(map, &account(to), &(has + sum).to_le_bytes())?;
+        let has = number(transaction.get(bank.of(to), &account(to))?);
+        transaction.put(bank.of(to), &account(to), &(has + sum).to_le_bytes())?;
         Ok(done)
     })
 }
@@ -142,15 +163,17 @@ fn run_and_kill(dir: &Path, place: &str, alive: Duration) {
 
 /// What is wrong after the last kill, if anything is; and how many commits of each thread there are.
 fn found(dir: &Path, place: &str) -> (Option<String>, Vec<u64>) {
-    let map = Map::open(&dir.join("map"), options(place)).expect("open");
-    let money: u64 = (0..ACCOUNTS).map(|of| number(map.get(&account(of)).expect("get"))).sum();
+    let bank = Bank::open(dir, place);
+    let of_account = |of| number(bank.of(of).get(&account(of)).expect("get"));
+    let money: u64 = (0..ACCOUNTS).map(of_account).sum();
     let acknowledged = std::fs::read(dir.join("acknowledged")).expect("file");
     let (acknowledged, _) = acknowledged.as_chunks();
     let mut commits = Vec::new();
     let mut wrong = None;
     for (thread, acknowledged) in acknowledged.iter().enumerate() {
         let acknowledged = u64::from_le_bytes(*acknowledged);
-        let there = number(map.get(&counter(thread as u64)).expect("get"));
+        let thread_of = thread as u64;
+        let there = number(bank.of(thread_of).get(&counter(thread_of)).expect("get"));
         // One may have ended without the process learning of it.
         if there != acknowledged && there != acknowledged + 1 {
             let told = format!("thread {thread}: {acknowledged} acknowledged, {there} there");
@@ -161,7 +184,7 @@ fn found(dir: &Path, place: &str) -> (Option<String>, Vec<u64>) {
     if money != ACCOUNTS * BALANCE {
         wrong.get_or_insert(format!("{money} instead of {}", ACCOUNTS * BALANCE));
     }
-    map.close().expect("close");
+    bank.maps.iter().for_each(|map| map.close().expect("close"));
     (wrong, commits)
 }
 
@@ -194,6 +217,13 @@ fn cycles() -> u64 {
 #[test]
 fn all_of_a_commit_is_there_or_nothing() {
     for place in ["interval", "hour", "sync", "adr", "ordered"] {
+        assert_eq!(killed(place, cycles()), None);
+    }
+}
+
+#[test]
+fn all_of_a_commit_is_in_both_maps_or_in_none() {
+    for place in ["two-interval", "two-hour", "two-sync", "two-adr", "two-slabs", "two-ordered"] {
         assert_eq!(killed(place, cycles()), None);
     }
 }
