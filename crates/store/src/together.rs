@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use terrace_durable::commits::{self, MOST_COMMIT_BYTES, writes};
-use terrace_durable::logs::{Logs, checkpoint_together};
+use terrace_durable::logs::{Logs, Others, checkpoint_together};
 use terrace_durable::superblock::Rule;
 use terrace_durable::{CommitJournal, Commits, Does, Error as Below, MediumSpec, Survives, Values};
 use terrace_memory::Memory;
@@ -96,6 +96,30 @@ pub(crate) enum Promise {
 
 /// The maps that a map's next checkpoint is taken together with. Each of them takes it before it is closed.
 pub(crate) type Tied<M, I> = Mutex<Vec<Weak<Engine<M, I>>>>;
+
+/// What the logs of a map ask of the others of its database.
+pub(crate) struct Among<M: Memory, I: Memory> {
+    engine: Weak<Engine<M, I>>,
+    commits: Arc<dyn Commits>,
+}
+
+impl<M: Memory, I: Memory> Among<M, I> {
+    pub fn new(engine: &Arc<Engine<M, I>>, database: &InDatabase) -> Among<M, I> {
+        Among { engine: Arc::downgrade(engine), commits: Arc::clone(&database.commits) }
+    }
+}
+
+impl<M: Memory, I: Memory> Others for Among<M, I> {
+    fn checkpoint(&self) -> terrace_durable::Result<()> {
+        // Whoever takes a checkpoint has the map.
+        let gone = || Below::Stopped("the map is being closed".into());
+        self.engine.upgrade().ok_or_else(gone)?.checkpoint_together()
+    }
+
+    fn sync_ends(&self) -> terrace_durable::Result<()> {
+        self.commits.sync_ends()
+    }
+}
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// What is promised of what is written now. It does not change while a writer is held.

@@ -9,8 +9,9 @@
 //! * [`Commits::begin`] returns when the record survives what it is to survive: a lost machine (synced), or the death
 //!   of the process (the kernel has it). Only then is anything done of it. A crash before leaves no record, or one that
 //!   does not match its checksum; a crash after leaves all of it.
-//! * [`Commits::end`] returns when nothing of it will be done again. Until then nobody else may write what it writes:
-//!   it would be overwritten by the old value at the next opening.
+//! * What is done again at the next opening overwrites what others wrote later. So its keys are kept from others until
+//!   [`Commits::end`], which says that it is over; and what they write then is written out behind
+//!   [`Commits::sync_ends`], which makes that durable.
 //! * A record that need only survive the process names the boot of the kernel. After another boot it counts for
 //!   nothing, as the redo logs beside it do, and the maps are as of their last checkpoints.
 //! * When the log is full a state takes its place that has the commits under way, and what was left to maps that have
@@ -29,6 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 use record::{Boot, Commit, NO_BOOT, Read};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::{Memory, Native};
 
@@ -61,11 +63,18 @@ pub trait Commits: fmt::Debug + Send + Sync {
     /// force. After those of the medium it may be: its maps must take no more writes until they are opened again.
     fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64>;
 
-    /// A commit was done, and its maps hold it as safely as the record did: it is not done again.
+    /// A commit was done, and its maps hold it as safely as the record did: it is not done again, but for a crash that
+    /// comes before [`Commits::sync_ends`].
     ///
     /// # Errors
     /// Those of the medium: it may be done again at the next opening, before which none of its keys may be written.
     fn end(&self, number: u64) -> Result<()>;
+
+    /// No commit that has ended is done again, whatever comes: before anything becomes durable that was written since.
+    ///
+    /// # Errors
+    /// Those of the medium: nothing may be written out.
+    fn sync_ends(&self) -> Result<()>;
 
     /// What is left to be done to `map` of commits that a process before this one began, in their order.
     fn left(&self, map: &str) -> Vec<Does>;
@@ -100,6 +109,8 @@ pub struct CommitJournal<M: Memory = Native> {
     make: Make<M>,
     kept: Mutex<Kept<M>>,
     syncer: OnceLock<Arc<Syncer<M>>>,
+    /// So many records there were when a commit ended that survives a lost machine.
+    ends: AtomicU64,
     /// Held by who syncs: those who come meanwhile share the next sync.
     syncing: Mutex<()>,
     steps: Steps,
@@ -145,6 +156,7 @@ impl<M: Memory> CommitJournal<M> {
                 left: BTreeMap::new(),
             }),
             syncer: OnceLock::new(),
+            ends: AtomicU64::new(0),
             syncing: Mutex::new(()),
             steps: Steps::ALL,
             boot: boot().unwrap_or(NO_BOOT),
@@ -182,6 +194,7 @@ impl<M: Memory> CommitJournal<M> {
             make: Box::new(|| unreachable!("it is there")),
             kept: Mutex::new(kept),
             syncer,
+            ends: AtomicU64::new(0),
             syncing: Mutex::new(()),
             steps,
             boot: of_boot.unwrap_or(NO_BOOT),
@@ -293,12 +306,18 @@ impl<M: Memory> Commits for CommitJournal<M> {
         let mut kept = self.lock();
         let Some(ended) = kept.under_way.remove(&number) else { return Ok(()) };
         let records = self.append(&mut kept, &record::end(number), true)?;
-        drop(kept);
         // A checkpoint that is stored again is the same.
         if ended.survives() == Survives::Power && ended.writes_keys() {
-            self.sync(records)?;
+            self.ends.fetch_max(records, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    fn sync_ends(&self) -> Result<()> {
+        match self.ends.load(Ordering::Acquire) {
+            0 => Ok(()),
+            records => self.sync(records),
+        }
     }
 
     fn left(&self, map: &str) -> Vec<Does> {

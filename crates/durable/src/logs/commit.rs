@@ -197,6 +197,7 @@ impl<M: Memory> Logs<M> {
         if self.faults.has(super::Fault::ReachedEarly) {
             self.reached(lead, position);
         }
+        self.sync_ends()?;
         let one_write = handed.ranges.len() == 1 && !lead.is_unsynced();
         for (at, bytes) in &handed.ranges {
             // SAFETY: items that were handed over are neither overwritten nor appended to any more.
@@ -348,6 +349,7 @@ impl<M: Memory> Logs<M> {
             collected.late = self.writes_late(&mut collected.handed);
         }
         let Collected { next, handed, changed, redone, .. } = &mut collected;
+        self.sync_ends()?;
         for (at, bytes) in &handed.ranges {
             // SAFETY: items that were handed over are neither overwritten nor appended to any more.
             unsafe { self.medium.write_out_at_rest(*at, *bytes, false)? };

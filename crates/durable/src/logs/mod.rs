@@ -62,7 +62,7 @@ pub use segment::{SEGMENT_HEADER_BYTES, State};
 use survey::Backlog;
 pub use survey::{InRound, SegmentView, short};
 use together::Ties;
-pub use together::checkpoint_together;
+pub use together::{Others, checkpoint_together};
 
 use crate::allocation::AllocationPages;
 use crate::commits::Does;

@@ -28,13 +28,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::Memory;
 
-type Together = Box<dyn Fn() -> Result<()> + Send + Sync>;
+/// What maps of a database have in common for a map that is written out.
+pub trait Others: Send + Sync {
+    /// Takes the checkpoint of all maps that this one is tied to, by [`checkpoint_together`].
+    ///
+    /// # Errors
+    /// Those of the media.
+    fn checkpoint(&self) -> Result<()>;
+
+    /// [`Commits::sync_ends`].
+    ///
+    /// # Errors
+    /// Those of the journal's medium.
+    fn sync_ends(&self) -> Result<()>;
+}
 
 /// Whether a map's next checkpoint is taken together with others', and how.
 #[derive(Default)]
 pub(super) struct Ties {
     is_tied: AtomicBool,
-    together: OnceLock<Together>,
+    others: OnceLock<Box<dyn Others>>,
 }
 
 impl fmt::Debug for Ties {
@@ -58,14 +71,24 @@ impl<M: Memory> Logs<M> {
         self.ties.is_tied.load(Ordering::Relaxed)
     }
 
-    /// `together` takes the checkpoint of all maps that this one is tied to, by [`checkpoint_together`].
-    pub fn ties_by(&self, together: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        let _the_first_stays = self.ties.together.set(Box::new(together));
+    /// It is a map of a database.
+    pub fn is_among(&self, others: impl Others + 'static) {
+        let _the_first_stays = self.ties.others.set(Box::new(others));
     }
 
     /// A checkpoint of this map and all that it is tied to. No lock may be held.
     pub(super) fn flush_together(&self) -> Result<()> {
-        self.ties.together.get().map_or(Ok(()), |together| together())
+        self.ties.others.get().map_or(Ok(()), |others| others.checkpoint())
+    }
+
+    /// Before anything is written out that was written since a transaction over several maps has ended: that is not
+    /// done again.
+    pub(super) fn sync_ends(&self) -> Result<()> {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::EndsUnsynced) {
+            return Ok(());
+        }
+        self.ties.others.get().map_or(Ok(()), |others| others.sync_ends())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `snapkv-isolation`: what concurrent transactions were told (Miller, section 3.2).
 //!
-//! Threads run random transactions over few keys of a map; the history goes to the checker of
+//! Threads run random transactions over few keys of a map, or of several; the history goes to the checker of
 //! [`terrace_workload::isolation`]. The controls are maps behind a liar, and a simulated store with one fault after the
 //! other: each has to be found out.
 
@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use terrace_memory::Domain;
 use terrace_store::{
-    Direction, Durability, Kind, Map, MapOptions, Moments, Range, Transaction, ValueDesign,
+    Direction, Durability, Kind, Map, MapOptions, Moments, Range, Together, Transaction, ValueDesign,
 };
 use terrace_workload::Failure;
 use terrace_workload::isolation::drive::{Load, Open, Target, drive};
@@ -42,15 +42,22 @@ enum Lie {
 
 struct Asked {
     moments: Arc<Moments>,
-    map: Map,
+    /// Keys are in them in turn.
+    maps: Vec<Map>,
     certifies: bool,
     lie: Lie,
+}
+
+impl Asked {
+    fn of(&self, key: u64) -> &Map {
+        &self.maps[key as usize % self.maps.len()]
+    }
 }
 
 struct OpenHere<'a> {
     asked: &'a Asked,
     transaction: Transaction,
-    writes: BTreeMap<[u8; 8], Vec<u8>>,
+    writes: BTreeMap<u64, Vec<u8>>,
 }
 
 fn decoded(bytes: &[u8]) -> Vec<u64> {
@@ -69,34 +76,24 @@ impl Target for Asked {
 
 impl Open for OpenHere<'_> {
     fn read(&mut self, key: u64) -> std::result::Result<Vec<u64>, Failure> {
-        let (map, key) = (&self.asked.map, key.to_be_bytes());
-        let found = self.transaction.get(map, &key)?;
+        let (map, name) = (self.asked.of(key), key.to_be_bytes());
+        let found = self.transaction.get(map, &name)?;
         let is_now = self.asked.lie == Lie::ReadsNow && !self.writes.contains_key(&key);
-        let found = if is_now { map.get(&key)? } else { found };
+        let found = if is_now { map.get(&name)? } else { found };
         Ok(found.as_deref().map(decoded).unwrap_or_default())
     }
 
     fn range(&mut self, first: u64, last: u64) -> std::result::Result<BTreeMap<u64, Vec<u64>>, Failure> {
         let mut lists = BTreeMap::new();
-        let (mut first, last) = (first.to_be_bytes().to_vec(), last.to_be_bytes());
-        let mut is_first = true;
-        loop {
-            let from = if is_first { Bound::Included(&first[..]) } else { Bound::Excluded(&first[..]) };
-            let range = Range { from, to: Bound::Included(&last), direction: Direction::Up };
-            // In pages, so that the way from one to the next is tested too.
-            let rest = self.transaction.range(&self.asked.map, range, 3, |key, value| {
-                let key = key.try_into().map_or(u64::MAX, u64::from_be_bytes);
-                lists.insert(key, decoded(value.bytes));
-            })?;
-            let Some(rest) = rest else { return Ok(lists) };
-            (first, is_first) = (rest, false);
+        for map in &self.asked.maps {
+            range_of(&mut self.transaction, map, first, last, &mut lists)?;
         }
+        Ok(lists)
     }
 
     fn write(&mut self, key: u64, list: &[u64]) -> std::result::Result<(), Failure> {
-        let key = key.to_be_bytes();
         let value: Vec<u8> = list.iter().flat_map(|one| one.to_le_bytes()).collect();
-        self.transaction.put(&self.asked.map, &key, &value)?;
+        self.transaction.put(self.asked.of(key), &key.to_be_bytes(), &value)?;
         self.writes.insert(key, value);
         Ok(())
     }
@@ -105,9 +102,9 @@ impl Open for OpenHere<'_> {
         match self.transaction.commit() {
             Ok(()) => Ok(true),
             Err(terrace_store::Error::Conflict { .. }) if self.asked.lie == Lie::LastCommitterWins => {
-                let writes: Vec<(&[u8], &[u8])> =
-                    self.writes.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-                self.asked.map.multi_put(&writes)?;
+                for (key, value) in &self.writes {
+                    self.asked.of(*key).put(&key.to_be_bytes(), value)?;
+                }
                 Ok(true)
             }
             Err(terrace_store::Error::Conflict { .. }) => Ok(false),
@@ -116,13 +113,44 @@ impl Open for OpenHere<'_> {
     }
 }
 
-/// Kinds of maps, by what of them a transaction meets.
-fn ways() -> [(&'static str, MapOptions); 4] {
+/// The keys of a map in a range, with their lists.
+fn range_of(
+    transaction: &mut Transaction,
+    map: &Map,
+    first: u64,
+    last: u64,
+    lists: &mut BTreeMap<u64, Vec<u64>>,
+) -> std::result::Result<(), Failure> {
+    let (mut first, last) = (first.to_be_bytes().to_vec(), last.to_be_bytes());
+    let mut is_first = true;
+    loop {
+        let from = if is_first { Bound::Included(&first[..]) } else { Bound::Excluded(&first[..]) };
+        let range = Range { from, to: Bound::Included(&last), direction: Direction::Up };
+        // In pages, so that the way from one to the next is tested too.
+        let rest = transaction.range(map, range, 3, |key, value| {
+            let key = key.try_into().map_or(u64::MAX, u64::from_be_bytes);
+            lists.insert(key, decoded(value.bytes));
+        })?;
+        let Some(rest) = rest else { return Ok(()) };
+        (first, is_first) = (rest, false);
+    }
+}
+
+/// Kinds of maps, by what of them a transaction meets, and how many.
+fn ways() -> [(&'static str, usize, MapOptions); 7] {
     let hash = MapOptions { writers: 4, ..MapOptions::default() };
     let sync = MapOptions { durability: Durability::Sync, ..hash.clone() };
     let adr = MapOptions { domain: Domain::Adr, values: ValueDesign::Log, ..hash.clone() };
     let ordered = MapOptions { kind: Kind::Ordered, ..hash.clone() };
-    [("hash", hash), ("hash, sync", sync), ("hash, ADR", adr), ("ordered, with ranges", ordered)]
+    [
+        ("hash", 1, hash.clone()),
+        ("hash, sync", 1, sync.clone()),
+        ("hash, ADR", 1, adr),
+        ("ordered, with ranges", 1, ordered.clone()),
+        ("two maps, hash", 2, hash),
+        ("two maps, hash, sync", 2, sync),
+        ("two maps, ordered, with ranges", 2, ordered),
+    ]
 }
 
 /// The counted figures.
@@ -140,14 +168,20 @@ struct Counted {
 }
 
 impl Counted {
-    /// One history of a map that is opened for it.
-    fn take(&mut self, options: &MapOptions, level: Level, lie: Lie, seed: u64) -> Result<()> {
+    /// One history of so many maps that are opened for it.
+    fn take(&mut self, maps: usize, options: &MapOptions, level: Level, lie: Lie, seed: u64) -> Result<()> {
         let dir = tempfile::tempdir().map_err(Error::system("make a directory"))?;
         let moments = Arc::<Moments>::default();
         let options = MapOptions { moments: Arc::clone(&moments), ..options.clone() };
         let load = Load { ranges: options.kind == Kind::Ordered, ..LOAD };
-        let map = Map::open(dir.path(), options)?;
-        let asked = Asked { moments, map, certifies: level == Level::Serializable, lie };
+        let together = Together::in_directory(dir.path(), &options)?;
+        let open = |number: usize| {
+            let name = number.to_string();
+            let database = Some(together.map(&name));
+            Map::open(&dir.path().join(&name), MapOptions { database, ..options.clone() })
+        };
+        let maps = (0..maps).map(open).collect::<terrace_store::Result<Vec<Map>>>()?;
+        let asked = Asked { moments, maps, certifies: level == Level::Serializable, lie };
         let history = drive(&asked, load, seed).map_err(Error::Workload)?;
         let committed = history.iter().filter(|one| one.outcome == Ended::Committed).count() as u64;
         self.histories += 1;
@@ -171,7 +205,7 @@ impl Counted {
 fn caught(lie: Lie, options: &MapOptions, histories: u64) -> Result<u64> {
     let mut counted = Counted::default();
     for seed in 0..histories {
-        counted.take(options, Level::Snapshot, lie, seed)?;
+        counted.take(1, options, Level::Snapshot, lie, seed)?;
     }
     Ok(counted.wrong[0])
 }
@@ -179,14 +213,14 @@ fn caught(lie: Lie, options: &MapOptions, histories: u64) -> Result<u64> {
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let seeds = run.size(100, 3);
     let mut counted = Counted::default();
-    for (name, options) in ways() {
+    for (name, maps, options) in ways() {
         (run.tell)(name);
         for seed in 0..seeds {
-            counted.take(&options, Level::Snapshot, Lie::None, seed)?;
-            counted.take(&options, Level::Serializable, Lie::None, seed)?;
+            counted.take(maps, &options, Level::Snapshot, Lie::None, seed)?;
+            counted.take(maps, &options, Level::Serializable, Lie::None, seed)?;
         }
     }
-    let [(_, hash), .., (_, ordered)] = ways();
+    let [(_, _, hash), .., (_, _, ordered)] = ways();
     let mut lies = Vec::new();
     for lie in [Lie::ReadsNow, Lie::LastCommitterWins] {
         for (kind, options) in [("hash", &hash), ("ordered", &ordered)] {
@@ -251,9 +285,9 @@ mod tests {
     #[test]
     fn no_kind_of_map_tells_what_no_order_explains() {
         let mut counted = Counted::default();
-        for (_, options) in ways() {
-            counted.take(&options, Level::Snapshot, Lie::None, 7).expect("a history");
-            counted.take(&options, Level::Serializable, Lie::None, 8).expect("a history");
+        for (_, maps, options) in ways() {
+            counted.take(maps, &options, Level::Snapshot, Lie::None, 7).expect("a history");
+            counted.take(maps, &options, Level::Serializable, Lie::None, 8).expect("a history");
         }
         assert_eq!(counted.wrong, [0, 0], "{}", counted.anomaly.expect("an anomaly"));
         assert!(counted.committed > 1_000 && counted.refused > 100, "{counted:?}");
@@ -261,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_liar_is_caught() {
-        let [(_, hash), ..] = ways();
+        let [(_, _, hash), ..] = ways();
         for lie in [Lie::ReadsNow, Lie::LastCommitterWins] {
             let is_caught = (0..20).any(|_| caught(lie, &hash, 1).expect("a history") == 1);
             assert!(is_caught, "{lie:?}");
