@@ -41,7 +41,7 @@ mod version;
 
 pub use access::Access;
 pub use allocation::{Allocation, AllocationPages};
-pub use commits::{CommitJournal, Commits, Does, Part, Survives};
+pub use commits::{CommitJournal, Commits, Does, NotBegun, Part, Survives};
 pub use disk_budget::{DiskBudget, DiskSpace, DiskUse};
 pub use error::{Error, Result};
 pub use flush::Flush;

@@ -18,7 +18,7 @@ use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::{Pressure, Readers};
 use crate::recover::{Opened, RecoveryReport};
 use crate::scrub::Scrub;
-use crate::together::{Among, InDatabase};
+use crate::together::InDatabase;
 use crate::versions::Versions;
 use crate::watch::Registry;
 use crossbeam_utils::CachePadded;
@@ -469,8 +469,12 @@ fn start<M: Memory, I: Memory>(
         cursors: Cursors::default(),
         lock: lock.take(),
     };
-    if let (Some(logs), Some(database)) = (inner.engine.values.logs(), &inner.engine.database) {
-        logs.is_among(Among::new(&inner.engine, database));
+    if let (Some(logs), Some(_)) = (inner.engine.values.logs(), &inner.engine.database) {
+        let engine = Arc::downgrade(&inner.engine);
+        // Whoever takes a checkpoint has the map.
+        logs.ties_by(move || {
+            engine.upgrade().map_or(Ok(()), |engine| engine.checkpoint_together())
+        });
     }
     // What is only read does not change.
     if inner.engine.plan.access.writes() {

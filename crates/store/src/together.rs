@@ -16,17 +16,20 @@
 //! the same moment, which is a prefix of the history of each.
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::{Durability, MapOptions};
 use crate::recover::RecoveryReport;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use terrace_durable::commits::{self, MOST_COMMIT_BYTES, writes};
-use terrace_durable::logs::{Logs, Others, checkpoint_together};
+use terrace_durable::commits::{self, writes};
+use terrace_durable::logs::{Logs, checkpoint_together};
 use terrace_durable::superblock::Rule;
-use terrace_durable::{CommitJournal, Commits, Does, Error as Below, MediumSpec, Survives, Values};
+use terrace_durable::values::Damage;
+use terrace_durable::{
+    CommitJournal, Commits, Does, Error as Below, MediumSpec, NotBegun, Survives, Values,
+};
 use terrace_memory::Memory;
 
 /// Where the maps of a database note transactions that write to several of them.
@@ -96,30 +99,6 @@ pub(crate) enum Promise {
 
 /// The maps that a map's next checkpoint is taken together with. Each of them takes it before it is closed.
 pub(crate) type Tied<M, I> = Mutex<Vec<Weak<Engine<M, I>>>>;
-
-/// What the logs of a map ask of the others of its database.
-pub(crate) struct Among<M: Memory, I: Memory> {
-    engine: Weak<Engine<M, I>>,
-    commits: Arc<dyn Commits>,
-}
-
-impl<M: Memory, I: Memory> Among<M, I> {
-    pub fn new(engine: &Arc<Engine<M, I>>, database: &InDatabase) -> Among<M, I> {
-        Among { engine: Arc::downgrade(engine), commits: Arc::clone(&database.commits) }
-    }
-}
-
-impl<M: Memory, I: Memory> Others for Among<M, I> {
-    fn checkpoint(&self) -> terrace_durable::Result<()> {
-        // Whoever takes a checkpoint has the map.
-        let gone = || Below::Stopped("the map is being closed".into());
-        self.engine.upgrade().ok_or_else(gone)?.checkpoint_together()
-    }
-
-    fn sync_ends(&self) -> terrace_durable::Result<()> {
-        self.commits.sync_ends()
-    }
-}
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// What is promised of what is written now. It does not change while a writer is held.
@@ -208,6 +187,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Those of the medium, and of a write.
     pub fn take_in_commits(&mut self, recovery: &mut RecoveryReport) -> Result<()> {
         let Some(InDatabase { commits, name }) = self.database.clone() else { return Ok(()) };
+        let lost = |what: &str| Damage { offset: 0, bytes: 0, what: what.into() };
+        recovery.damage.extend(commits.damage().map(lost));
         let left = commits.left(&name);
         if left.is_empty() {
             return Ok(());
@@ -247,7 +228,7 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
     /// for that now.
     ///
     /// # Errors
-    /// [`Error::BatchSize`]. Those of the journal's medium: the maps are stopped then.
+    /// Those of the journal's medium: if it may be in force, the maps are stopped.
     pub fn begin(
         engines: &[&'a Arc<Engine<M, I>>],
         survives: Survives,
@@ -259,19 +240,17 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
         let part = |(InDatabase { name, .. }, does)| terrace_durable::Part { map: name, does };
         let parts = databases.into_iter().zip(does).map(part).collect();
         let mut noted = Noted { engines: engines.to_vec(), commits, number: None };
-        match noted.commits.begin(survives, parts) {
+        let begun = noted.commits.begin(survives, parts);
+        if !matches!(begun, Err(NotBegun::Unknown(_)) | Ok(_)) {
+            noted.engines.clear();
+        }
+        match begun {
             Ok(number) => {
                 noted.number = Some(number);
                 Ok(Some(noted))
             }
-            Err(Below::NoRoom { used, limit }) => {
-                noted.engines.clear();
-                match limit as usize {
-                    MOST_COMMIT_BYTES => Err(Error::BatchSize(used as usize, MOST_COMMIT_BYTES)),
-                    _ => Ok(None),
-                }
-            }
-            Err(error) => Err(error.into()),
+            Err(NotBegun::Yet) => Ok(None),
+            Err(NotBegun::Refused(error) | NotBegun::Unknown(error)) => Err(error.into()),
         }
     }
 
@@ -283,6 +262,14 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
             Some(logs) if has_fault(logs) => Ok(self.commits.end(self.number.expect("begun"))?),
             _ => Ok(()),
         }
+    }
+
+    /// Nothing of it was written, and nothing will be.
+    ///
+    /// # Errors
+    /// Those of the journal's medium.
+    pub fn takes_back(&self) -> Result<()> {
+        Ok(self.commits.end(self.number.expect("begun"))?)
     }
 
     /// It is over: all maps hold it, or nothing of it was written.
@@ -299,6 +286,10 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
 
 impl<M: Memory, I: Memory> Drop for Noted<'_, M, I> {
     fn drop(&mut self) {
+        if self.engines.is_empty() {
+            return;
+        }
+        self.number.into_iter().for_each(|number| self.commits.abandon(number));
         for engine in &self.engines {
             engine.values.stop(
                 "a transaction over several maps could not be finished; open the maps anew, which does it".into(),

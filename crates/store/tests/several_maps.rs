@@ -58,7 +58,6 @@ fn ways() -> Vec<MapOptions> {
         with(Durability::None),
         MapOptions { kind: Kind::Ordered, ..interval.clone() },
         MapOptions { durability: Durability::None, ..adr.clone() },
-        MapOptions { values: ValueDesign::Slab, ..adr.clone() },
         MapOptions { kind: Kind::Ordered, persist: Persist::Index, ..adr.clone() },
         adr,
     ]
@@ -245,9 +244,8 @@ fn what_a_crash_kept_from_a_map_is_written_when_it_is_opened() {
     }
 }
 
-/// A map that was cleared stays so, though a transaction that was under way is written again.
 #[test]
-fn what_was_cleared_does_not_come_back() {
+fn what_was_taken_in_and_cleared_does_not_come_back() {
     let dir = tempfile::tempdir().expect("directory");
     let options = MapOptions { durability: Durability::Sync, ..MapOptions::default() };
     let database = Database::open(dir.path(), &options);
@@ -374,4 +372,86 @@ fn money_moves_between_maps_under_checkpoints() {
             assert_eq!(sum(&database.maps(dir, ["a", "b", "c"])), 300 * ACCOUNTS, "{durability:?}");
         }
     }
+}
+
+/// Transactions over maps whose collectors have to make room, and take checkpoints together for that: whoever waited for
+/// room of one map while it held a writer of the other waited for ever.
+#[test]
+fn transactions_wait_for_room_without_holding_others_up() {
+    let dir = tempfile::tempdir().expect("directory");
+    let options = MapOptions {
+        durability: Durability::Interval(Duration::from_millis(5)),
+        memory_budget_bytes: 64 << 20,
+        when_full: terrace_store::WhenFull::Refuse,
+        writers: 2,
+        ..MapOptions::default()
+    };
+    let database = Database::open(dir.path(), &options);
+    let maps = database.maps(dir.path(), ["a", "b"]);
+    let end = std::time::Instant::now() + Duration::from_secs(3);
+    let value = vec![7; 20_000];
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (database, maps, value) = (&database, &maps, &value);
+            scope.spawn(move || {
+                let mut rng = terrace_workload::random::Rng::new(thread + 1);
+                while std::time::Instant::now() < end {
+                    let key = rng.below(500).to_be_bytes();
+                    let told = database.transaction(|transaction| {
+                        maps.iter().try_for_each(|map| transaction.put(map, &key, value))
+                    });
+                    told.expect("less than half of the budget lives");
+                }
+            });
+        }
+    });
+    let keys = |map: &Map| {
+        let mut keys = std::collections::BTreeSet::new();
+        let each = |key: &[u8], _: terrace_store::Value<'_>| drop(keys.insert(key.to_vec()));
+        map.snapshot().for_each(each).expect("a visit");
+        keys
+    };
+    assert_eq!(keys(&maps[0]), keys(&maps[1]));
+    assert!(maps.iter().any(|map| map.stats().collections > 0), "there was something to collect");
+}
+
+/// A disk without room for the journal refuses the transaction, and nothing else; one that another handle has is not
+/// written to by two.
+#[test]
+fn a_journal_that_is_not_to_be_had_refuses_transactions_alone() {
+    let dir = tempfile::tempdir().expect("directory");
+    let options = MapOptions::default();
+    let database = Database::open(dir.path(), &options);
+    let beside = Database::open(dir.path(), &options);
+    let [a, b] = database.maps(dir.path(), ["a", "b"]);
+    let [c, d] = beside.maps(dir.path(), ["c", "d"]);
+    let both = |database: &Database, maps: [&Map; 2]| {
+        database.transaction(|transaction| {
+            maps.iter().try_for_each(|map| transaction.put(map, b"k", b"1"))
+        })
+    };
+    both(&database, [&a, &b]).expect("it makes the journal");
+    let told = both(&beside, [&c, &d]).expect_err("another handle has it").to_string();
+    assert!(told.contains("another handle"), "{told}");
+    assert!(c.is_empty() && d.is_empty());
+    c.put(b"k", b"2").expect("the map goes on");
+    both(&database, [&a, &b]).expect("so does the other handle");
+    assert!(Together::in_directory(dir.path(), &options).is_err());
+    drop((a, b, c, d, database, beside));
+    // A journal that is damaged is named, and salvage passes it.
+    let path = dir.path().join("commits");
+    let mut bytes = std::fs::read(&path).expect("a file");
+    bytes[20] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    let told = Together::in_directory(dir.path(), &options).expect_err("damaged").to_string();
+    assert!(told.contains("commits") && told.contains("salvage"), "{told}");
+    let salvage = MapOptions { access: Access::Salvage, ..options };
+    let database = Database::open(dir.path(), &salvage);
+    let a = database.map(dir.path(), "a");
+    assert_eq!(a.get(b"k").expect("get").as_deref(), Some(&b"1"[..]));
+    assert!(
+        a.recovery().damage.iter().any(|damage| damage.what.contains("commits")),
+        "{:?}",
+        a.recovery()
+    );
 }

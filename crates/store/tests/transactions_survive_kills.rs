@@ -31,7 +31,6 @@ fn options(place: &str) -> MapOptions {
         "hour" => MapOptions { durability: hour, ..hash },
         "sync" => MapOptions { durability: Durability::Sync, ..hash },
         "adr" => MapOptions { domain: Domain::Adr, values: ValueDesign::Log, ..hash },
-        "slabs" => MapOptions { domain: Domain::Adr, values: ValueDesign::Slab, ..hash },
         "ordered" => MapOptions { kind: Kind::Ordered, ..hash },
         other => panic!("no place {other}"),
     }
@@ -223,7 +222,7 @@ fn all_of_a_commit_is_there_or_nothing() {
 
 #[test]
 fn all_of_a_commit_is_in_both_maps_or_in_none() {
-    for place in ["two-interval", "two-hour", "two-sync", "two-adr", "two-slabs", "two-ordered"] {
+    for place in ["two-interval", "two-hour", "two-sync", "two-adr", "two-ordered"] {
         assert_eq!(killed(place, cycles()), None);
     }
 }

@@ -9,9 +9,8 @@
 //! * [`Commits::begin`] returns when the record survives what it is to survive: a lost machine (synced), or the death
 //!   of the process (the kernel has it). Only then is anything done of it. A crash before leaves no record, or one that
 //!   does not match its checksum; a crash after leaves all of it.
-//! * What is done again at the next opening overwrites what others wrote later. So its keys are kept from others until
-//!   [`Commits::end`], which says that it is over; and what they write then is written out behind
-//!   [`Commits::sync_ends`], which makes that durable.
+//! * [`Commits::end`] returns when nothing of it will be done again. Until then nobody else may write what it writes:
+//!   it would be overwritten by the old value at the next opening.
 //! * A record that need only survive the process names the boot of the kernel. After another boot it counts for
 //!   nothing, as the redo logs beside it do, and the maps are as of their last checkpoints.
 //! * When the log is full a state takes its place that has the commits under way, and what was left to maps that have
@@ -30,7 +29,6 @@ use parking_lot::{Mutex, MutexGuard};
 use record::{Boot, Commit, NO_BOOT, Read};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::{Memory, Native};
 
@@ -53,28 +51,53 @@ pub enum Survives {
     Process,
 }
 
+/// Why a commit was not begun.
+#[derive(Debug)]
+pub enum NotBegun {
+    /// Others under way take all the room: try again.
+    Yet,
+    /// It is not in force.
+    Refused(Error),
+    /// It may be in force: its maps must take no more writes until they are opened again.
+    Unknown(Error),
+}
+
+impl NotBegun {
+    /// The error, for who does not try again.
+    pub fn into_error(self) -> Error {
+        match self {
+            NotBegun::Yet => Error::NoRoom { used: STATE_BYTES, limit: STATE_BYTES },
+            NotBegun::Refused(error) | NotBegun::Unknown(error) => error,
+        }
+    }
+}
+
 /// Where commits of several maps are noted, whatever memory it lies in.
 pub trait Commits: fmt::Debug + Send + Sync {
+    /// Makes the journal if it is not there yet, so that [`Commits::begin`] does not.
+    ///
+    /// # Errors
+    /// Those of the medium: nothing was noted.
+    fn prepare(&self) -> Result<()>;
+
     /// Notes a commit, of which nothing is done yet; its number. On return it is in force, whatever of that which it
     /// is to survive comes.
     ///
     /// # Errors
-    /// [`Error::NoRoom`]: others under way take all the room, or it is longer than [`MOST_COMMIT_BYTES`]; it is not in
-    /// force. After those of the medium it may be: its maps must take no more writes until they are opened again.
-    fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64>;
+    /// [`NotBegun`].
+    fn begin(&self, survives: Survives, parts: Vec<Part>) -> std::result::Result<u64, NotBegun>;
 
-    /// A commit was done, and its maps hold it as safely as the record did: it is not done again, but for a crash that
-    /// comes before [`Commits::sync_ends`].
+    /// A commit was done, and its maps hold it as safely as the record did: it is not done again.
     ///
     /// # Errors
     /// Those of the medium: it may be done again at the next opening, before which none of its keys may be written.
     fn end(&self, number: u64) -> Result<()>;
 
-    /// No commit that has ended is done again, whatever comes: before anything becomes durable that was written since.
-    ///
-    /// # Errors
-    /// Those of the medium: nothing may be written out.
-    fn sync_ends(&self) -> Result<()>;
+    /// A commit could not be done here: it is left to whoever opens its maps anew.
+    fn abandon(&self, number: u64);
+
+    /// What was found damaged under [`Access::Salvage`](crate::Access): commits may be missing.
+    fn damage(&self) -> Option<&str>;
 
     /// What is left to be done to `map` of commits that a process before this one began, in their order.
     fn left(&self, map: &str) -> Vec<Does>;
@@ -104,18 +127,48 @@ struct Kept<M: Memory> {
     left: BTreeMap<u64, Commit>,
 }
 
+impl<M: Memory> Kept<M> {
+    /// Whether one more commit may be noted.
+    fn check_room(&self, commit: &Commit) -> std::result::Result<(), NotBegun> {
+        let journal = self.journal.as_ref().and_then(Journal::failure);
+        if let Some(failed) = journal {
+            return Err(NotBegun::Refused(Error::Stopped(failed.into())));
+        }
+        // A checkpoint is short, and ends what others wait for.
+        if !commit.writes_keys() {
+            return Ok(());
+        }
+        let (used, limit) = (commit.bytes() as u64, MOST_COMMIT_BYTES as u64);
+        if used > limit + MOST_AROUND {
+            return Err(NotBegun::Refused(Error::NoRoom { used, limit }));
+        }
+        let bytes_of = |commits: &BTreeMap<u64, Commit>| {
+            commits.values().map(Commit::bytes).sum::<usize>() as u64
+        };
+        let (under_way, left) = (bytes_of(&self.under_way), bytes_of(&self.left));
+        if used + under_way + left <= STATE_BYTES - limit / 4 {
+            return Ok(());
+        }
+        if under_way > 0 {
+            return Err(NotBegun::Yet);
+        }
+        let why = "the commit journal is full of what maps lack that were not opened since a crash: open them";
+        Err(NotBegun::Refused(Error::Stopped(why.into())))
+    }
+}
+
 /// The commit journal of a database.
 pub struct CommitJournal<M: Memory = Native> {
     make: Make<M>,
     kept: Mutex<Kept<M>>,
     syncer: OnceLock<Arc<Syncer<M>>>,
-    /// So many records there were when a commit ended that survives a lost machine.
-    ends: AtomicU64,
     /// Held by who syncs: those who come meanwhile share the next sync.
     syncing: Mutex<()>,
     steps: Steps,
     /// That of the kernel; one that no kernel has where it does not say.
     boot: Boot,
+    /// What was damaged when it was opened, where that is passed.
+    damage: Option<String>,
 }
 
 impl<M: Memory> fmt::Debug for CommitJournal<M> {
@@ -132,7 +185,7 @@ impl CommitJournal {
     pub fn open(spec: MediumSpec) -> Result<CommitJournal> {
         // What need only survive the process does not wait for the disk.
         let medium = |spec: &MediumSpec| {
-            Medium::open_through(spec, |file| Ok(Box::new(file.in_page_cache()?)))
+            Medium::open_through(spec, |file| Ok(Box::new(file.locked()?.in_page_cache()?)))
         };
         let is_there = spec.path.try_exists().map_err(io_error(&spec.path, "look for"))?;
         if !is_there {
@@ -140,7 +193,24 @@ impl CommitJournal {
         }
         let mut medium = medium(&spec)?;
         medium.read_all()?;
-        CommitJournal::open_in(medium, Steps::ALL)
+        let opened = CommitJournal::open_in(medium, Steps::ALL);
+        match opened {
+            Err(Error::Damaged { path, offset, what }) if spec.access.passes_damage() => {
+                let unmade =
+                    move || Err(Error::Damaged { path: path.clone(), offset, what: what.clone() });
+                let told = unmade()
+                    .map_or_else(|error: Error| error.to_string(), |_: Medium| String::new());
+                Ok(CommitJournal { damage: Some(told), ..CommitJournal::unmade(unmade) })
+            }
+            Err(Error::Damaged { path, offset, what }) => {
+                let what = format!(
+                    "{what}; it may hold transactions that maps lack: read what is intact with salvage (--salvage), \
+                     export it, and import that into a new directory"
+                );
+                Err(Error::Damaged { path, offset, what })
+            }
+            opened => opened,
+        }
     }
 }
 
@@ -156,10 +226,10 @@ impl<M: Memory> CommitJournal<M> {
                 left: BTreeMap::new(),
             }),
             syncer: OnceLock::new(),
-            ends: AtomicU64::new(0),
             syncing: Mutex::new(()),
             steps: Steps::ALL,
             boot: boot().unwrap_or(NO_BOOT),
+            damage: None,
         }
     }
 
@@ -194,10 +264,10 @@ impl<M: Memory> CommitJournal<M> {
             make: Box::new(|| unreachable!("it is there")),
             kept: Mutex::new(kept),
             syncer,
-            ends: AtomicU64::new(0),
             syncing: Mutex::new(()),
             steps,
             boot: of_boot.unwrap_or(NO_BOOT),
+            damage: found.damage,
         })
     }
 
@@ -208,7 +278,12 @@ impl<M: Memory> CommitJournal<M> {
 
     fn made(&self, kept: &mut Kept<M>) -> Result<()> {
         if kept.journal.is_none() {
-            let journal = create((self.make)()?, STATE_BYTES, LOG_BYTES)?;
+            let medium = (self.make)()?;
+            if !medium.is_new() {
+                let why = "another handle on the database has made the commit journal: close all, and open it anew";
+                return Err(Error::Stopped(why.into()));
+            }
+            let journal = create(medium, STATE_BYTES, LOG_BYTES)?;
             let _first = self.syncer.set(journal.syncer());
             kept.journal = Some(journal);
         }
@@ -270,34 +345,31 @@ fn set_state<M: Memory>(
 }
 
 impl<M: Memory> Commits for CommitJournal<M> {
-    fn begin(&self, survives: Survives, parts: Vec<Part>) -> Result<u64> {
-        let commit = Commit::new((survives == Survives::Process).then_some(self.boot), parts);
-        let (used, limit) = (commit.bytes() as u64, MOST_COMMIT_BYTES as u64);
-        if used > limit + MOST_AROUND {
-            return Err(Error::NoRoom { used, limit });
+    fn prepare(&self) -> Result<()> {
+        if self.syncer.get().is_some() {
+            return Ok(());
         }
         let mut kept = self.lock();
-        self.made(&mut kept)?;
-        let bytes_of = |commits: &BTreeMap<u64, Commit>| {
-            commits.values().map(Commit::bytes).sum::<usize>() as u64
-        };
-        let (under_way, left) = (bytes_of(&kept.under_way), bytes_of(&kept.left));
-        // A checkpoint is short, and ends what others wait for.
-        if commit.writes_keys() && used + under_way + left > STATE_BYTES - limit / 4 {
-            if under_way == 0 {
-                let why = "the commit journal is full of what maps lack that were not opened since a crash: open them";
-                return Err(Error::Stopped(why.into()));
-            }
-            return Err(Error::NoRoom { used: used + under_way + left, limit: STATE_BYTES });
-        }
+        self.made(&mut kept)
+    }
+
+    fn begin(&self, survives: Survives, parts: Vec<Part>) -> std::result::Result<u64, NotBegun> {
+        let boot = (survives == Survives::Process).then_some(self.boot);
+        let commit = Commit::new(boot, parts);
+        let mut kept = self.lock();
+        self.made(&mut kept).map_err(NotBegun::Refused)?;
+        kept.check_room(&commit)?;
         kept.last += 1;
         let number = kept.last;
-        let record = commit.encode(number);
-        let records = self.append(&mut kept, &record, false)?;
+        let appended = self.append(&mut kept, &commit.encode(number), false);
+        let records = appended.map_err(NotBegun::Unknown)?;
         kept.under_way.insert(number, commit);
         drop(kept);
         if survives == Survives::Power {
-            self.sync(records)?;
+            self.sync(records).map_err(|error| {
+                self.abandon(number);
+                NotBegun::Unknown(error)
+            })?;
         }
         Ok(number)
     }
@@ -308,16 +380,20 @@ impl<M: Memory> Commits for CommitJournal<M> {
         let records = self.append(&mut kept, &record::end(number), true)?;
         // A checkpoint that is stored again is the same.
         if ended.survives() == Survives::Power && ended.writes_keys() {
-            self.ends.fetch_max(records, Ordering::AcqRel);
+            self.sync(records)?;
         }
         Ok(())
     }
 
-    fn sync_ends(&self) -> Result<()> {
-        match self.ends.load(Ordering::Acquire) {
-            0 => Ok(()),
-            records => self.sync(records),
+    fn abandon(&self, number: u64) {
+        let mut kept = self.lock();
+        if let Some(commit) = kept.under_way.remove(&number) {
+            kept.left.insert(number, commit);
         }
+    }
+
+    fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     fn left(&self, map: &str) -> Vec<Does> {

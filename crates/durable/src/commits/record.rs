@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 1 begin:  number (8), what it survives (1: power, 2: process), boot (36, if 2), parts (2), then of each:
-//!           bytes of the map's name (1), name, what is done (1: writes, 2: checkpoint), its bytes (4), and
+//!           bytes of the map's name (2), name, what is done (1: writes, 2: checkpoint), its bytes (4), and
 //!             writes:      of each: 0 delete, 1 put, 2 put with expiry; bytes of the key (2), key;
 //!                          expiry (8, if 2); bytes of the value (4), value (neither if 0)
 //!             checkpoint:  checksum of the checkpoint record before (4), the new one
@@ -151,7 +151,7 @@ impl Commit {
         to.extend(self.boot.iter().flatten());
         to.extend((self.parts.len() as u16).to_le_bytes());
         for Part { map, does } in &self.parts {
-            to.push(map.len() as u8);
+            to.extend((map.len() as u16).to_le_bytes());
             to.extend(map.as_bytes());
             match does {
                 Does::Writes(bytes) => {
@@ -179,7 +179,7 @@ impl Commit {
         };
         let count = from.number::<2>()?;
         let part = |from: &mut Bytes<'_>| {
-            let name = from.number::<1>().and_then(|bytes| from.take(bytes as usize))?;
+            let name = from.number::<2>().and_then(|bytes| from.take(bytes as usize))?;
             let map = std::str::from_utf8(name).ok()?.into();
             let kind = from.number::<1>()?;
             let bytes = from.number::<4>().and_then(|bytes| from.take(bytes as usize))?;

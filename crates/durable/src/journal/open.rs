@@ -183,6 +183,9 @@ fn read_head<M: Memory>(medium: &Medium<M>, kind: [u8; 8]) -> Result<(JournalSha
     // SAFETY: all of the medium is committed, and nobody writes to it while the journal is opened.
     let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
     let (shape, seed) = JournalShape::decode(block(0), kind, medium)?;
+    if medium.capacity_bytes() < shape.bytes() {
+        return Err(damaged(0, format!("it says that it takes {} bytes", shape.bytes())));
+    }
     if there < shape.bytes() {
         return Err(damaged(
             there,

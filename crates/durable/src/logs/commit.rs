@@ -197,7 +197,6 @@ impl<M: Memory> Logs<M> {
         if self.faults.has(super::Fault::ReachedEarly) {
             self.reached(lead, position);
         }
-        self.sync_ends()?;
         let one_write = handed.ranges.len() == 1 && !lead.is_unsynced();
         for (at, bytes) in &handed.ranges {
             // SAFETY: items that were handed over are neither overwritten nor appended to any more.
@@ -254,6 +253,7 @@ impl<M: Memory> Logs<M> {
         self.check_writable()?;
         // To All: items count as soon as they are committed, which callers may rely on only after
         // the checkpoint says so. To Bounded: the checkpoint holds everything before it.
+        let _alone = self.alone();
         while self.stop_on_error(self.take_checkpoint(Some(rule)))? == Taken::Tied {
             self.flush_together()?;
         }
@@ -349,7 +349,6 @@ impl<M: Memory> Logs<M> {
             collected.late = self.writes_late(&mut collected.handed);
         }
         let Collected { next, handed, changed, redone, .. } = &mut collected;
-        self.sync_ends()?;
         for (at, bytes) in &handed.ranges {
             // SAFETY: items that were handed over are neither overwritten nor appended to any more.
             unsafe { self.medium.write_out_at_rest(*at, *bytes, false)? };

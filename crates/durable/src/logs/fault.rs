@@ -45,8 +45,6 @@ pub enum Fault {
     CheckpointAlone,
     /// A transaction over several maps is said to be over before they hold it.
     EndedEarly,
-    /// What is written behind such a transaction is written out before it is durable that this is over.
-    EndsUnsynced,
 }
 
 /// The mistakes that are made.

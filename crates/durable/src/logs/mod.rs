@@ -62,7 +62,7 @@ pub use segment::{SEGMENT_HEADER_BYTES, State};
 use survey::Backlog;
 pub use survey::{InRound, SegmentView, short};
 use together::Ties;
-pub use together::{Others, checkpoint_together};
+pub use together::checkpoint_together;
 
 use crate::allocation::AllocationPages;
 use crate::commits::Does;
@@ -420,9 +420,18 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Medium::write_out`]; the logs stop, and the next opening finds everything or nothing.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
-        let mut checkpoint = self.lock_checkpoint();
-        let leads = self.lead_all();
-        let locks = self.lock_writers();
+        let _alone = self.alone();
+        let (mut checkpoint, leads, locks) = loop {
+            let checkpoint = self.lock_checkpoint();
+            let leads = self.lead_all();
+            let locks = self.lock_writers();
+            if !self.is_tied() {
+                break (checkpoint, leads, locks);
+            }
+            drop((locks, leads, checkpoint));
+            // Others would be as of before what they share with it.
+            self.flush_together()?;
+        };
         if self.refuses.load(Ordering::Relaxed) {
             return Err(self.refusal());
         }

@@ -121,6 +121,7 @@ impl<M: Memory> Logs<M> {
     pub fn end_redo(&self) -> Result<()> {
         // To the end: what a checkpoint under way covers of this redo log it must not count for the next one, nor may
         // it name this one again.
+        let _alone = self.alone();
         let _checkpoint = loop {
             let mut checkpoint = self.lock_checkpoint();
             let ending = self.redo.lock().clone();

@@ -19,35 +19,24 @@ use super::Logs;
 use super::commit::Collected;
 use super::commit_queue::Lead;
 use super::turns::Held;
-use crate::commits::{Commits, Part, Survives};
+use crate::commits::{Commits, NotBegun, Part, Survives};
 use crate::error::Result;
 use crate::superblock::Checkpoint;
 use parking_lot::MutexGuard;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::Memory;
 
-/// What maps of a database have in common for a map that is written out.
-pub trait Others: Send + Sync {
-    /// Takes the checkpoint of all maps that this one is tied to, by [`checkpoint_together`].
-    ///
-    /// # Errors
-    /// Those of the media.
-    fn checkpoint(&self) -> Result<()>;
-
-    /// [`Commits::sync_ends`].
-    ///
-    /// # Errors
-    /// Those of the journal's medium.
-    fn sync_ends(&self) -> Result<()>;
-}
+type Together = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Whether a map's next checkpoint is taken together with others', and how.
 #[derive(Default)]
 pub(super) struct Ties {
     is_tied: AtomicBool,
-    others: OnceLock<Box<dyn Others>>,
+    /// Who are about to take a checkpoint that must be this map's alone.
+    alone: AtomicUsize,
+    together: OnceLock<Together>,
 }
 
 impl fmt::Debug for Ties {
@@ -71,24 +60,40 @@ impl<M: Memory> Logs<M> {
         self.ties.is_tied.load(Ordering::Relaxed)
     }
 
-    /// It is a map of a database.
-    pub fn is_among(&self, others: impl Others + 'static) {
-        let _the_first_stays = self.ties.others.set(Box::new(others));
+    /// Whether it is not to be tied now. Asked by who holds a writer.
+    pub fn stays_alone(&self) -> bool {
+        self.ties.alone.load(Ordering::SeqCst) > 0
+    }
+
+    /// From here on it is not tied, until what is returned is dropped: a checkpoint that must be this map's alone
+    /// follows one that is taken together.
+    pub(super) fn alone(&self) -> Alone<'_> {
+        self.ties.alone.fetch_add(1, Ordering::SeqCst);
+        Alone(&self.ties)
+    }
+
+    /// `together` takes the checkpoint of all maps that this one is tied to, by [`checkpoint_together`].
+    pub fn ties_by(&self, together: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        let _the_first_stays = self.ties.together.set(Box::new(together));
     }
 
     /// A checkpoint of this map and all that it is tied to. No lock may be held.
     pub(super) fn flush_together(&self) -> Result<()> {
-        self.ties.others.get().map_or(Ok(()), |others| others.checkpoint())
+        self.ties.together.get().map_or(Ok(()), |together| together())
     }
 
-    /// Before anything is written out that was written since a transaction over several maps has ended: that is not
-    /// done again.
-    pub(super) fn sync_ends(&self) -> Result<()> {
-        #[cfg(any(test, feature = "faults"))]
-        if self.faults.has(super::Fault::EndsUnsynced) {
-            return Ok(());
-        }
-        self.ties.others.get().map_or(Ok(()), |others| others.sync_ends())
+    /// Whoever stores a checkpoint of this map is done on return.
+    pub fn await_checkpoint(&self) {
+        drop(self.lock_checkpoint());
+    }
+}
+
+/// Keeps a map from being tied.
+pub(super) struct Alone<'a>(&'a Ties);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.alone.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -159,7 +164,7 @@ fn store<M: Memory>(
     // One alone is stored as it always is.
     let number = match parts.len() {
         0 | 1 => None,
-        _ => Some(commits.begin(Survives::Power, parts)?),
+        _ => Some(commits.begin(Survives::Power, parts).map_err(NotBegun::into_error)?),
     };
     for (map, collected) in maps.iter_mut().zip(written) {
         map.logs.store_collected(collected, &mut map.checkpoint, &map.leads)?;

@@ -4,7 +4,7 @@ use super::{BLOCK_BYTES, Disk, MediumSpec, folders, reads};
 use crate::disk_budget::DiskSpace;
 use crate::error::{Result, io_error};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -108,6 +108,23 @@ impl FileDisk {
             .and_then(|flags| rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT))
             .map_err(|errno| io_error(&self.path, "write through the page cache")(errno.into()))?;
         Ok(FileDisk { syncs: Syncs::new(false), ..self })
+    }
+
+    /// The same, which no other handle has to write to, in this process or another.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): one has.
+    pub fn locked(self) -> Result<FileDisk> {
+        if self.writes {
+            rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).map_err(
+                |errno| {
+                    io_error(&self.path, "lock, which another handle on the database has")(
+                        errno.into(),
+                    )
+                },
+            )?;
+        }
+        Ok(self)
     }
 
     /// Reads what has blocks of a large part of the file, piece by piece; holes are zero, as the memory is.

@@ -72,6 +72,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         let _all_in = self.engine.take_in_all();
         self.engine.tidy();
         if let Some(reason) = self.engine.values.stopped() {
+            // The lock of the directory goes: nobody may write to the file any more, for other maps' sake.
+            self.engine.values.logs().iter().for_each(|logs| logs.await_checkpoint());
             return Err(Error::ReadOnly(reason.into()));
         }
         // Who writes through another handle meanwhile is refused, or in the last checkpoint.

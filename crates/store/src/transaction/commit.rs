@@ -18,7 +18,7 @@
 //! As for a batch of one map: recovery finds all between begin and end, or nothing. `commit` returns when the end is as
 //! durable as the map promises. Writes to several maps go by the commit journal: `transaction/noted.rs`.
 
-use super::noted::{must_be_noted, write_noted};
+use super::noted::{is_of_several, prepare, write_noted};
 use super::{Part, Transaction};
 use crate::batch::{Batch, Decides, OpenBatch, PREFETCHED, room_for};
 use crate::engine::{Change, Engine, Held, Hint};
@@ -150,6 +150,11 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
         for part in &self.parts {
             bytes.push(part.engine().prepare_batch(part.by(), writes_of(&part.batch))?);
         }
+        if is_of_several(&self.parts) {
+            prepare(&self.parts, &bytes)?;
+        } else {
+            check_together(&self.parts)?;
+        }
         let spin = Spin::on(self.parts[0].engine().values.medium().memory());
         let tickets = loop {
             match try_commit(&self.parts, &bytes) {
@@ -191,7 +196,7 @@ fn try_commit<M: Memory, I: Memory>(
         part.engine().prefetch(&near[..count]);
     }
     let ranges: Vec<Option<HeldRanges<'_>>> = parts.iter().map(hold_ranges).collect();
-    let rooms = rooms(parts, bytes)?;
+    let Some(rooms) = rooms(parts, bytes)? else { return Err(Not::Yet) };
     let mut reservations: Vec<Reservation<'_>> = Vec::with_capacity(parts.len());
     for ((part, keys), own) in parts.iter().zip(&keys).zip(&ranges) {
         match part.engine().reserve_keys(keys, own.as_ref()) {
@@ -204,8 +209,8 @@ fn try_commit<M: Memory, I: Memory>(
         }
     }
     parts.iter().zip(&keys).try_for_each(|(part, keys)| part.check_first(keys))?;
-    let tickets = match must_be_noted(parts) {
-        true => write_noted(parts, bytes, rooms)?,
+    let tickets = match is_of_several(parts) {
+        true => write_noted(parts, bytes, rooms, &ranges)?,
         false => write(parts, rooms)?,
     };
     drop(reservations);
@@ -226,19 +231,36 @@ fn hold_ranges<M: Memory, I: Memory>(part: &Part<M, I>) -> Option<HeldRanges<'_>
 /// What a part may write with, and the room for it; none for a part that only reads.
 pub(super) type MayWrite<'a, M> = Option<(Held<'a, M>, Room)>;
 
-/// Room for the writes of each part that has any.
+/// Room for the writes of each part that has any. None: there was none in one of them, and has been waited for, so all
+/// is to be begun again. Nothing is held while it is waited for: the collector of one map may need the writers of others
+/// to take a checkpoint together.
 pub(super) fn rooms<'a, M: Memory, I: Memory>(
     parts: &'a [Part<M, I>],
     bytes: &[usize],
-) -> Result<Vec<MayWrite<'a, M>>> {
-    let room = |(part, bytes): (&'a Part<M, I>, &usize)| {
+) -> Result<Option<Vec<MayWrite<'a, M>>>> {
+    let mut all = Vec::with_capacity(parts.len());
+    let is_one = parts.iter().filter(|part| part.writes()).count() == 1;
+    for (part, bytes) in parts.iter().zip(bytes) {
         if !part.writes() {
-            return Ok(None);
+            all.push(None);
+            continue;
         }
+        let (engine, by) = (part.engine(), part.by());
         let room = room_for(writes_of(&part.batch));
-        Ok(Some((part.engine().room(part.by(), *bytes, room)?, room)))
-    };
-    parts.iter().zip(bytes).map(room).collect()
+        if is_one {
+            all.push(Some((engine.room(by, *bytes, room)?, room)));
+            continue;
+        }
+        match engine.ask_room(by.writer, *bytes, room) {
+            Ok(held) => all.push(Some((held, room))),
+            Err(_) => {
+                drop(all);
+                drop(engine.room(by, *bytes, room)?);
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(all))
 }
 
 /// Writes everything: the keys are reserved, and there is room.
@@ -265,4 +287,14 @@ pub(super) fn write<'a, M: Memory, I: Memory>(
         saw(&mut tickets[number], batch.end());
     }
     Ok(tickets)
+}
+
+/// # Errors
+/// A crash could leave a part of what is written: values in slabs are each for itself.
+fn check_together<M: Memory, I: Memory>(parts: &[Part<M, I>]) -> Result<()> {
+    let in_slabs = |part: &Part<M, I>| part.engine().values.logs().is_none();
+    match parts.iter().any(|part| in_slabs(part) && part.batch.writes().len() > 1) {
+        true => Err(Error::NotTogether { why: "the map keeps its values in slabs" }),
+        false => Ok(()),
+    }
 }

@@ -160,6 +160,11 @@ impl Registry {
         self.ranges.hold(spans)
     }
 
+    /// Whether somebody holds a range with `key`, `own` ranges aside.
+    pub fn is_in_held_range(&self, key: &[u8], own: Option<&HeldRanges<'_>>) -> bool {
+        self.ranges.are_held_with(key, own)
+    }
+
     /// Counts a write of `key`, whose lock the caller holds. False: a batch has the key reserved, or holds a range with
     /// it, and it is not the caller's; nothing may be written then.
     #[cold]

@@ -190,6 +190,7 @@ impl<'a, M: Memory> Saving<'a, M> {
     /// The checkpoint, of which all that is named in the index is a part; none if the map was cleared meanwhile.
     fn checkpoint_with_logs(&self) -> Result<Option<MutexGuard<'a, Checkpoint>>> {
         let logs = self.logs;
+        let _alone = logs.alone();
         loop {
             let mut checkpoint = logs.lock_checkpoint();
             if checkpoint.generation != self.generation {

@@ -494,12 +494,6 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         run: |s| several_in_sync(faulty(Fault::EndedEarly), JournalSteps::ALL, s).explored(s),
     },
     LeftOut {
-        test: "map-several-sync",
-        name: "EndBeforeOthers",
-        meaning: "that a transaction is over is durable before what was written over it",
-        run: |s| several_in_sync(faulty(Fault::EndsUnsynced), JournalSteps::ALL, s).explored(s),
-    },
-    LeftOut {
         test: "map-several-killed",
         name: "MapsBeforeEnd",
         meaning: "a transaction is over when all maps hold it",

@@ -39,6 +39,8 @@ pub(in super::super) enum Step {
     One(usize, &'static [u8], u8),
     /// A checkpoint of one map.
     Sync(usize),
+    /// Everything of one map goes, durably.
+    Clear(usize),
 }
 
 /// Key, then value of each that is there.
@@ -51,6 +53,10 @@ fn state(steps: &[Step], map: usize) -> Found {
         let (key, value): (&[u8], u8) = match *step {
             Step::Both(value) => (b"x", value),
             Step::One(of, key, value) if of == map => (key, value),
+            Step::Clear(of) => {
+                found.retain(|_| of != map);
+                continue;
+            }
             Step::One(..) | Step::Sync(_) => continue,
         };
         found.retain(|(other, _)| other != key);
@@ -148,8 +154,14 @@ impl Opened {
             Step::Both(value) => self.put_both(value),
             Step::One(map, key, value) => self.maps[map].put(key, &[value]),
             Step::Sync(map) => self.maps[map].sync(),
+            Step::Clear(map) => self.maps[map].clear(),
         }
         .expect("a disk that works");
+    }
+
+    /// What the recovery before wrote, in a transaction.
+    fn recovered(&self) -> [Option<Vec<u8>>; 2] {
+        self.maps.each_ref().map(|map| map.get(b"recovered").expect("a map that reads"))
     }
 
     fn found(&self, map: usize) -> Found {
@@ -183,7 +195,8 @@ fn judge(
 ) -> Result<(), String> {
     let most = (done + 1).min(script.len());
     let least = |map: usize| {
-        let synced = script[..done].iter().rposition(|step| *step == Step::Sync(map));
+        let is_durable = |step: &Step| [Step::Sync(map), Step::Clear(map)].contains(step);
+        let synced = script[..done].iter().rposition(is_durable);
         if each_counts { done } else { synced.map_or(0, |at| at + 1) }
     };
     let transactions =
@@ -239,6 +252,10 @@ fn scripted(
         .check(move |memory, notes: &[Noted<Done>]| {
             let done = notes.iter().map(|note| note.event).max().unwrap_or(3);
             let opened = place.open(memory, OF_CHECK + memory.crashes());
+            let [first, second] = opened.recovered();
+            if first != second || each_counts && first.is_none() {
+                return Err(format!("the recovery's transaction: {first:?} and {second:?}"));
+            }
             judge(&to_judge, done, each_counts, &[opened.found(0), opened.found(1)])
         })
         .thread(move |_, log: &Log<Done>| {
@@ -266,6 +283,8 @@ fn over() -> Vec<Step> {
         Step::One(1, b"q", 4),
         Step::Both(5),
         Step::One(1, b"x", 6),
+        Step::Both(7),
+        Step::Clear(0),
     ]
 }
 
