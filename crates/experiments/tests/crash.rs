@@ -82,6 +82,10 @@ map-saved: FlushBeforePublishing
 map-saved-threads: LogsOfTheMoment
 map-blind: VersionAbove TakenInBeforeCollecting
 map-blind-saved: TakenInBeforeSaving
+map-several-sync: RecordFirst MapsBeforeEnd
+map-several: CheckpointTogether
+map-several-killed: MapsBeforeEnd
+map-several-threads: CheckpointTogether
 ";
 
 /// In a page cache there are the tests on a disk, and no others.
@@ -89,7 +93,7 @@ map-blind-saved: TakenInBeforeSaving
 fn a_page_cache_has_no_lines() {
     let _beside = crate::beside_others();
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 28);
+    assert_eq!(there, 31);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");

@@ -1,8 +1,8 @@
 //! Transactions a second over one map and over two, in turn: `transaction_speed [DURABILITY [THREADS [SECONDS]]]`.
 //!
 //! Each reads two keys of a million drawn uniformly and writes them, 100 bytes each. Over two maps one key is of each.
-//! Three repetitions of each; beside them single puts, twice as many of which are as much data. DURABILITY is `interval`,
-//! `sync` or `none`.
+//! Three repetitions of each; beside them single puts, twice as many of which are as much data. DURABILITY is
+//! `interval`, `sync` or `none`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -131,8 +131,8 @@ pub enum Error {
     },
     /// After a crash there could be a part of these writes: nothing was written.
     #[error(
-        "a transaction cannot write these together: {why}; write to one map with values in logs, and tell kinds of records \
-         apart by the beginning of their keys"
+        "a transaction cannot write these together: {why}; or write to one map with values in logs, and tell kinds of \
+         records apart by the beginning of their keys"
     )]
     NotTogether {
         /// What keeps them apart.

@@ -97,6 +97,20 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     }
 }
 
+/// Address space for the values of a map.
+fn capacity_of(dir: &Path, path: &Path, plan: &Plan, options: &MapOptions) -> Result<u64> {
+    let capacity_bytes = reserved_bytes(options.memory_budget_bytes);
+    if plan.may_spill {
+        return Ok(capacity_bytes.max(disk_bytes(dir)?));
+    }
+    if plan.domain.is_byte_addressable() {
+        return Ok(capacity_bytes);
+    }
+    // What was written when values left memory may be more than it.
+    let bytes = std::fs::metadata(path).map_or(0, |found| found.len());
+    Ok(capacity_bytes.max(bytes.next_multiple_of(SEGMENT_BYTES.into())))
+}
+
 /// Opens the map of a directory that is locked; the map has the lock then.
 fn open_locked(
     dir: &Path,
@@ -111,14 +125,7 @@ fn open_locked(
         let left = ["index", "index.inner"].into_iter().find(|left| dir.join(left).exists());
         left.map_or(Ok(()), |left| Err(Error::Missing { path: path.clone(), left }))?;
     }
-    let mut capacity_bytes = reserved_bytes(options.memory_budget_bytes);
-    if plan.may_spill {
-        capacity_bytes = capacity_bytes.max(disk_bytes(dir)?);
-    } else if !plan.domain.is_byte_addressable() {
-        // What was written when values left memory may be more than it.
-        let bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
-        capacity_bytes = capacity_bytes.max(bytes.next_multiple_of(SEGMENT_BYTES.into()));
-    }
+    let capacity_bytes = capacity_of(dir, &path, &plan, &options)?;
     let spec = MediumSpec {
         path: path.clone(),
         // No store to a copy reaches the file: it may be used as if all that it holds survived.

@@ -13,7 +13,8 @@
 //! | `none` | none | | together |
 //!
 //! *Together* means at one instant and as one (`durable/src/logs/together.rs`): after a lost machine all maps are as of
-//! the same moment, which is a prefix of the history of each.
+//! the same moment, which is a prefix of the history of each. The ties are in memory: after the death of the process a
+//! map that is opened before the others takes its checkpoint alone (`docs/decisions/0050-a-commit-journal.md`).
 
 use crate::engine::Engine;
 use crate::error::Result;

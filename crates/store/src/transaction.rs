@@ -63,8 +63,9 @@ impl<M: Memory, I: Memory> Part<M, I> {
 /// A key that expires is gone from it, and a key that is evicted is written: neither is undone by anything here.
 ///
 /// # Limits
-/// * It writes to one map, whose values are in logs ([`Error::NotTogether`]); it reads any.
-/// * Its writes fit one log, 4 MiB ([`Error::BatchSize`]).
+/// * Maps that it writes to were opened through one database, have their values in logs, and promise the same when it
+///   comes to crashes ([`Error::NotTogether`]). To values in slabs it writes one key.
+/// * Its writes are 4 MiB at the most ([`Error::BatchSize`]).
 /// * While it runs, writers keep what it may read, as for a snapshot ([`MapSnapshot`]).
 pub struct Transaction<M: Memory = Native, I: Memory = Native> {
     moment: Arc<Moment>,

@@ -178,8 +178,11 @@ fn maps_that_were_written_together_are_as_of_one_moment_after_a_power_cut() {
     }
 }
 
+/// Map, key and value that a crash kept from it.
+type Lacking<'a> = (&'a str, &'a [u8], Option<&'a [u8]>);
+
 /// As a process leaves it that dies between the note of a transaction and what it writes.
-fn leave(dir: &Path, survives: Survives, parts: &[(&str, &[u8], Option<&[u8]>)]) {
+fn leave(dir: &Path, survives: Survives, parts: &[Lacking<'_>]) {
     let journal = CommitJournal::open(MediumSpec {
         path: dir.join("commits"),
         domain: Domain::PageCache,
@@ -187,7 +190,7 @@ fn leave(dir: &Path, survives: Survives, parts: &[(&str, &[u8], Option<&[u8]>)])
         capacity_bytes: 64 << 20,
         access: Access::Write,
     });
-    let part = |(map, key, value): &(&str, &[u8], Option<&[u8]>)| {
+    let part = |(map, key, value): &Lacking<'_>| {
         let mut writes = Writes::default();
         writes.push(key, value.map(|value| (value, None)));
         Part { map: (*map).into(), does: writes.does() }
@@ -280,7 +283,7 @@ fn what_could_be_half_lost_is_refused_before_anything_is_written() {
     };
     for durability in [Durability::Sync, Durability::None] {
         b.set_durability(durability).expect("set");
-        refused(both(), "different durability");
+        refused(both(), "do not promise the same");
     }
     assert!(a.is_empty() && b.is_empty());
     a.set_durability(Durability::None).expect("set");
@@ -374,8 +377,8 @@ fn money_moves_between_maps_under_checkpoints() {
     }
 }
 
-/// Transactions over maps whose collectors have to make room, and take checkpoints together for that: whoever waited for
-/// room of one map while it held a writer of the other waited for ever.
+/// Transactions over maps whose collectors have to make room, and take checkpoints together for that: whoever waited
+/// for room of one map while it held a writer of the other waited for ever.
 #[test]
 fn transactions_wait_for_room_without_holding_others_up() {
     let dir = tempfile::tempdir().expect("directory");
@@ -407,7 +410,9 @@ fn transactions_wait_for_room_without_holding_others_up() {
     });
     let keys = |map: &Map| {
         let mut keys = std::collections::BTreeSet::new();
-        let each = |key: &[u8], _: terrace_store::Value<'_>| drop(keys.insert(key.to_vec()));
+        let each = |key: &[u8], _: terrace_store::Value<'_>| {
+            keys.insert(key.to_vec());
+        };
         map.snapshot().for_each(each).expect("a visit");
         keys
     };

@@ -2,8 +2,8 @@
 //! every commit that was acknowledged is there.
 //!
 //! The process is this test binary, started anew with `TERRACE_BANK_DIR`. Each transaction also counts in a key of its
-//! thread; what is acknowledged is noted in a file that outlives the process. In places called `two-` the accounts lie in
-//! two maps. The control writes the same without transactions: there money is lost or made.
+//! thread; what is acknowledged is noted in a file that outlives the process. In places called `two-` the accounts lie
+//! in two maps. The control writes the same without transactions: there money is lost or made.
 //!
 //! 6 cycles of each kind of map; `TERRACE_LONG=1` makes it 100.
 

@@ -97,8 +97,8 @@ impl FileDisk {
         Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes, syncs })
     }
 
-    /// The same, whose writes go to the page cache, from where they outlive the process: for who writes little at a time
-    /// and does not wait for the disk each time.
+    /// The same, whose writes go to the page cache, from where they outlive the process: for who writes little at a
+    /// time and does not wait for the disk each time.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) with the system's reason.

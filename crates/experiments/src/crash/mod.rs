@@ -477,6 +477,9 @@ const ON_DISK: &[&str] = &[
     "queue-checkpoints",
     "queue-switches",
     "ledger-disk",
+    "map-several-sync",
+    "map-several",
+    "map-several-threads",
 ];
 
 /// The test of this name.

@@ -134,7 +134,8 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
     /// # Errors
     /// [`Error::Conflict`] if others came first: begin a new one. [`Error::SnapshotEnded`] if older versions were
     /// forgotten meanwhile: likewise. [`Error::NotTogether`], [`Error::BatchSize`] and those of a write, see [`Error`].
-    /// Nothing was written then; but after [`Error::Medium`] from waiting for the disk it may or may not survive.
+    /// Nothing was written then; but after [`Error::Medium`] from waiting for the disk it may or may not survive, in
+    /// all maps or in none, and those of several take no more writes until they are opened anew.
     pub fn commit(mut self) -> Result<()> {
         for part in &self.parts {
             part.batch.check_size(part.engine().values.max_item_bytes())?;
@@ -232,8 +233,8 @@ fn hold_ranges<M: Memory, I: Memory>(part: &Part<M, I>) -> Option<HeldRanges<'_>
 pub(super) type MayWrite<'a, M> = Option<(Held<'a, M>, Room)>;
 
 /// Room for the writes of each part that has any. None: there was none in one of them, and has been waited for, so all
-/// is to be begun again. Nothing is held while it is waited for: the collector of one map may need the writers of others
-/// to take a checkpoint together.
+/// is to be begun again. Nothing is held while it is waited for: the collector of one map may need the writers of
+/// others to take a checkpoint together.
 pub(super) fn rooms<'a, M: Memory, I: Memory>(
     parts: &'a [Part<M, I>],
     bytes: &[usize],

@@ -485,25 +485,27 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-several-sync",
         name: "RecordFirst",
         meaning: "the commit journal's record is durable before anything is written to a map",
-        run: |s| several_in_sync(Wrong::NOTHING, unsynced_records(), s).explored(s),
+        run: |s| several_in_sync(Wrong::NOTHING, unsynced_records(), s).crashes(1).explored(s),
     },
     LeftOut {
         test: "map-several-sync",
         name: "MapsBeforeEnd",
         meaning: "a transaction is over when all maps hold it",
-        run: |s| several_in_sync(faulty(Fault::EndedEarly), JournalSteps::ALL, s).explored(s),
+        run: |s| {
+            several_in_sync(faulty(Fault::EndedEarly), JournalSteps::ALL, s).crashes(1).explored(s)
+        },
     },
     LeftOut {
         test: "map-several-killed",
         name: "MapsBeforeEnd",
         meaning: "a transaction is over when all maps hold it",
-        run: |s| several_killed(faulty(Fault::EndedEarly), s).explored(s),
+        run: |s| several_killed(faulty(Fault::EndedEarly), s).crashes(1).explored(s),
     },
     LeftOut {
         test: "map-several",
         name: "CheckpointTogether",
         meaning: "a map takes no checkpoint alone that has a transaction which another map lacks",
-        run: |s| several_bounded(faulty(Fault::CheckpointAlone), s).explored(s),
+        run: |s| several_bounded(faulty(Fault::CheckpointAlone), s).crashes(1).explored(s),
     },
     LeftOut {
         test: "map-several-threads",
