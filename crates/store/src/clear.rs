@@ -24,14 +24,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
             let _under_way = self.watches.clear();
-            if let Some(InDatabase { commits, name }) = &self.database
-                && let Err(error) = commits.forget(name)
-            {
-                // What a transaction wrote before must not come back over what is written from here on.
-                self.values.stop(error.to_string());
-                cleared = Err(error.into());
-                return;
-            }
             // Also at the end: a snapshot that is opened meanwhile sees a half of it.
             self.versions.end(CLEARED);
             self.blind.clear(self.values.medium().memory());
@@ -47,6 +39,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // The allocation metadata does not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);
             cleared = self.clear_allocation();
+            if let Some(InDatabase { commits, name }) = &self.database
+                && let Err(error) = commits.forget(name)
+            {
+                // What a transaction wrote before must not come back over what is written from here on.
+                self.values.stop(error.to_string());
+                cleared = Err(error.into());
+            }
         })?;
         cleared?;
         Ok(self.values.set_index_mark(self.kept.as_ref().map_or(0, |kept| kept.file.marks[0]))?)

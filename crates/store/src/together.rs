@@ -290,11 +290,12 @@ impl<M: Memory, I: Memory> Drop for Noted<'_, M, I> {
         if self.engines.is_empty() {
             return;
         }
-        self.number.into_iter().for_each(|number| self.commits.abandon(number));
         for engine in &self.engines {
-            engine.values.stop(
-                "a transaction over several maps could not be finished; open the maps anew, which does it".into(),
-            );
+            engine.values.stop("a transaction over several maps failed; open the maps anew".into());
         }
+        let Some(number) = self.number else { return };
+        self.commits.abandon(number);
+        // Who has a writer already writes, but not what is still reserved: it would be written over.
+        self.engines.iter().for_each(|engine| engine.values.await_writers());
     }
 }

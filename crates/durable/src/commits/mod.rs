@@ -191,16 +191,18 @@ impl CommitJournal {
         if !is_there {
             return Ok(CommitJournal::unmade(move || medium(&spec)));
         }
-        let mut medium = medium(&spec)?;
-        medium.read_all()?;
-        let opened = CommitJournal::open_in(medium, Steps::ALL);
+        let opened = medium(&spec).and_then(|mut medium| {
+            medium.read_all()?;
+            CommitJournal::open_in(medium, Steps::ALL)
+        });
         match opened {
-            Err(Error::Damaged { path, offset, what }) if spec.access.passes_damage() => {
-                let unmade =
-                    move || Err(Error::Damaged { path: path.clone(), offset, what: what.clone() });
-                let told = unmade()
-                    .map_or_else(|error: Error| error.to_string(), |_: Medium| String::new());
-                Ok(CommitJournal { damage: Some(told), ..CommitJournal::unmade(unmade) })
+            // No commit is begun in what is only read.
+            Err(error @ (Error::Damaged { .. } | Error::Io { .. }))
+                if spec.access.passes_damage() =>
+            {
+                let damage = Some(error.to_string());
+                let reading = || Err(Error::Stopped("opened to be read".into()));
+                Ok(CommitJournal { damage, ..CommitJournal::unmade(reading) })
             }
             Err(Error::Damaged { path, offset, what }) => {
                 let what = format!(
@@ -377,12 +379,21 @@ impl<M: Memory> Commits for CommitJournal<M> {
     fn end(&self, number: u64) -> Result<()> {
         let mut kept = self.lock();
         let Some(ended) = kept.under_way.remove(&number) else { return Ok(()) };
-        let records = self.append(&mut kept, &record::end(number), true)?;
+        let appended = self.append(&mut kept, &record::end(number), true);
         // A checkpoint that is stored again is the same.
-        if ended.survives() == Survives::Power && ended.writes_keys() {
-            self.sync(records)?;
-        }
-        Ok(())
+        let must_last = ended.survives() == Survives::Power && ended.writes_keys();
+        let ended_durably = match appended {
+            Ok(records) if must_last => {
+                drop(kept);
+                self.sync(records)
+            }
+            appended => {
+                drop(kept);
+                appended.map(drop)
+            }
+        };
+        // It may be done again, also by who opens its maps anew here.
+        ended_durably.inspect_err(|_| drop(self.lock().left.insert(number, ended)))
     }
 
     fn abandon(&self, number: u64) {

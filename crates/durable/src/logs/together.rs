@@ -166,8 +166,13 @@ fn store<M: Memory>(
         0 | 1 => None,
         _ => Some(commits.begin(Survives::Power, parts).map_err(NotBegun::into_error)?),
     };
-    for (map, collected) in maps.iter_mut().zip(written) {
-        map.logs.store_collected(collected, &mut map.checkpoint, &map.leads)?;
+    let stored = maps.iter_mut().zip(written).try_for_each(|(map, collected)| {
+        map.logs.store_collected(collected, &mut map.checkpoint, &map.leads)
+    });
+    if stored.is_err() {
+        // Whoever opens the maps anew goes over to it.
+        number.into_iter().for_each(|number| commits.abandon(number));
     }
+    stored?;
     number.map_or(Ok(()), |number| commits.end(number))
 }

@@ -26,7 +26,20 @@ pub struct FileDisk {
     /// Whether more of it may be used than there is.
     is_mirrored: bool,
     writes: bool,
+    /// Unlocked when this is dropped, since a process that is just being started shares the file.
+    #[expect(dead_code, reason = "held")]
+    lock: Option<Lock>,
     syncs: Syncs,
+}
+
+/// A file that is locked, until this is dropped.
+#[derive(Debug)]
+struct Lock(Arc<File>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _closed_anyway = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// What syncs of one file, and writes that are durable by themselves, know of each other. The kernel reports what it
@@ -94,7 +107,7 @@ impl FileDisk {
         let (file, is_direct) = file;
         let (file, capacity_bytes) = (Arc::new(file), spec.capacity_bytes);
         let syncs = Syncs::new(is_direct);
-        Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes, syncs })
+        Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes, lock: None, syncs })
     }
 
     /// The same, whose writes go to the page cache, from where they outlive the process: for who writes little at a
@@ -115,16 +128,17 @@ impl FileDisk {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): one has.
     pub fn locked(self) -> Result<FileDisk> {
-        if self.writes {
-            rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).map_err(
-                |errno| {
-                    io_error(&self.path, "lock, which another handle on the database has")(
-                        errno.into(),
-                    )
-                },
-            )?;
+        if !self.writes {
+            return Ok(self);
         }
-        Ok(self)
+        rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).map_err(
+            |errno| {
+                io_error(&self.path, "lock, which a map or another handle on the database has")(
+                    errno.into(),
+                )
+            },
+        )?;
+        Ok(FileDisk { lock: Some(Lock(Arc::clone(&self.file))), ..self })
     }
 
     /// Reads what has blocks of a large part of the file, piece by piece; holes are zero, as the memory is.

@@ -12,7 +12,9 @@
 //! 5. *The writes* go to the writer's log between a begin and an end, each into the index. They are of one moment,
 //!    decided when the last of them is there, before anything is let go of.
 //!
-//! Whoever waits holds no reservation, room or range, but for ranges while writers end: nobody waits for ever.
+//! Whoever waits for another transaction holds no reservation, room or range, but for ranges while writers end, and one
+//! over several maps that is noted, for those who hold ranges, and for the disk. For room it is waited with ranges and
+//! reservations, which no collector asks for, and without a writer. So nobody waits for ever.
 //!
 //! # What is durable when
 //! As for a batch of one map: recovery finds all between begin and end, or nothing. `commit` returns when the end is as

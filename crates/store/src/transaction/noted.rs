@@ -15,6 +15,9 @@ use terrace_durable::superblock::Rule;
 use terrace_durable::{Survives, Values};
 use terrace_memory::{Memory, Spin};
 
+/// How often room is looked for behind a record before that is taken back.
+const TRIED: u32 = 1_000;
+
 /// Whether several maps are written to.
 pub(super) fn is_of_several<M: Memory, I: Memory>(parts: &[Part<M, I>]) -> bool {
     parts.iter().filter(|part| part.writes()).count() > 1
@@ -34,6 +37,9 @@ pub(super) fn prepare<M: Memory, I: Memory>(parts: &[Part<M, I>], bytes: &[usize
         return Err(Error::BatchSize(all, most));
     }
     let engines = engines_of(parts);
+    if let Some(reason) = engines.iter().find_map(|engine| engine.values.stopped()) {
+        return Err(Error::ReadOnly(reason.into()));
+    }
     promise_of(&engines)?;
     let database = engines[0].database.as_ref().expect("asked above");
     Ok(database.commits.prepare()?)
@@ -128,7 +134,7 @@ fn rooms_again<'a, M: Memory, I: Memory>(
     ranges: &[Option<HeldRanges<'_>>],
 ) -> std::result::Result<Vec<MayWrite<'a, M>>, Not> {
     let spin = Spin::on(parts[0].engine().values.medium().memory());
-    loop {
+    for _ in 0..TRIED {
         let Some(held) = rooms(parts, bytes)? else { continue };
         // A map that was cleared meanwhile has ended the moment.
         let check = |part: &Part<M, I>| part.engine().versions.check(part.snapshot.moment().at());
@@ -136,8 +142,8 @@ fn rooms_again<'a, M: Memory, I: Memory>(
         if promise_of(&engines_of(parts))? != Promise::Survives(Survives::Power) {
             return Err(Not::Yet);
         }
-        // Somebody who certifies a range with a key of this one began to hold it while no writer was held: that ends
-        // soon, and waits for nothing here.
+        // Somebody who certifies a range with a key of this one began to hold it while no writer was held. That ends,
+        // and waits for nothing here; but there may be one after the other.
         let is_held = |(part, own): (&Part<M, I>, &Option<HeldRanges<'_>>)| {
             let mut keys = part.batch.writes().keys();
             keys.any(|key| part.engine().watches.is_in_held_range(key, own.as_ref()))
@@ -148,6 +154,7 @@ fn rooms_again<'a, M: Memory, I: Memory>(
         drop(held);
         spin.wait();
     }
+    Err(Not::Yet)
 }
 
 /// Everything that was written to the maps before is durable on return, where each item counts by itself.
