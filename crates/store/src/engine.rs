@@ -132,6 +132,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub watches: Registry,
     /// What keys were, for snapshots.
     pub versions: Versions,
+    /// Its place in the order in which whoever locks several maps goes: that of their openings.
+    pub number: u64,
     /// Of a map that may be written to together with others.
     pub database: Option<InDatabase>,
     /// Which others share its next checkpoint.

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
@@ -36,6 +36,9 @@ use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
 /// Most bytes of values of one map.
 const SPILLED_MOST: u64 = 1 << 40;
+
+/// Maps opened by this process.
+static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// What an item takes at the least.
 pub(crate) const LEAST_ITEM_BYTES: u64 = 16;
@@ -389,6 +392,7 @@ impl<'a> Opening<'a> {
             versions: Versions::new(moments, self.budget, self.plan.kind == Kind::Ordered),
             durability: InForce::new(durability),
             switching: Mutex::new(()),
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             database: database.clone(),
             tied: Mutex::default(),
             plan: self.plan.clone(),

@@ -144,7 +144,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             }
         }
-        all.sort_unstable_by_key(|engine| Arc::as_ptr(engine).addr());
+        all.sort_unstable_by_key(|engine| engine.number);
         Some(all)
     }
 

@@ -148,7 +148,7 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
             return Ok(());
         }
         // All committers go in the same order.
-        self.parts.sort_unstable_by_key(|part| Arc::as_ptr(&part.inner().engine).addr());
+        self.parts.sort_unstable_by_key(|part| part.engine().number);
         let mut bytes = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             bytes.push(part.engine().prepare_batch(part.by(), writes_of(&part.batch))?);
