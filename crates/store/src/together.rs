@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use terrace_durable::commits::{self, writes};
-use terrace_durable::logs::{Logs, checkpoint_together};
+use terrace_durable::logs::checkpoint_together;
 use terrace_durable::superblock::Rule;
 use terrace_durable::values::Damage;
 use terrace_durable::{
@@ -258,7 +258,9 @@ impl<'a, M: Memory, I: Memory> Noted<'a, M, I> {
     /// Says that it is over before it is, by mistake.
     #[cfg(any(test, feature = "faults"))]
     pub fn end_early(&self) -> Result<()> {
-        let has_fault = |logs: &Logs<M>| logs.has_fault(terrace_durable::logs::Fault::EndedEarly);
+        let has_fault = |logs: &terrace_durable::logs::Logs<M>| {
+            logs.has_fault(terrace_durable::logs::Fault::EndedEarly)
+        };
         match self.engines[0].values.logs() {
             Some(logs) if has_fault(logs) => Ok(self.commits.end(self.number.expect("begun"))?),
             _ => Ok(()),

@@ -32,7 +32,6 @@ use crate::range::Range;
 use crate::session::saw;
 use crate::watch::{HeldRanges, Reservation, Taken, Use};
 use std::ops::Bound;
-use std::sync::Arc;
 use terrace_durable::Values;
 use terrace_durable::values::{Room, Ticket};
 use terrace_index::hash_key;
