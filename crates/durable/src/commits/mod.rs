@@ -274,7 +274,8 @@ impl<M: Memory> CommitJournal<M> {
     }
 
     /// Whether something is left for a map.
-    pub fn has_left(&self) -> bool {
+    #[cfg(test)]
+    fn has_left(&self) -> bool {
         !self.lock().left.is_empty()
     }
 

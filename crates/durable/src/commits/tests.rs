@@ -104,3 +104,54 @@ fn what_is_too_long_is_refused_and_what_is_under_way_is_bounded() {
     journal.end(numbers[0]).expect("ended");
     begin(some).expect("room again");
 }
+
+/// Whatever byte of it is damaged, an opening says so, or finds what was begun but for what the damage took from the
+/// end; and nothing else, and nobody panics.
+#[test]
+fn a_damaged_byte_is_named_or_takes_the_end() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("commits");
+    let medium = || {
+        let spec = MediumSpec {
+            path: path.clone(),
+            domain: Domain::PageCache,
+            dax: false,
+            capacity_bytes: 1 << 20,
+            access: Access::Write,
+        };
+        Medium::open(&spec)
+    };
+    let open = || {
+        let mut medium = medium().expect("a file");
+        medium.read_all()?;
+        CommitJournal::open_in(medium, Steps::ALL)
+    };
+    CommitJournal::make_small(medium().expect("a file")).expect("made");
+    let journal = open().expect("it is whole");
+    let begun = |key: &[u8]| vec![part("a", key, Some(b"value")), part("b", key, None)];
+    let all: Vec<_> = [&b"one"[..], b"two", b"three"].into_iter().map(begun).collect();
+    for parts in &all {
+        journal.begin(Survives::Power, parts.clone()).expect("room");
+    }
+    drop(journal);
+    let whole = std::fs::read(&path).expect("a file");
+    let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
+    let does: Vec<Does> = all.iter().map(|parts| parts[0].does.clone()).collect();
+    let (mut named, mut shorter) = (0, 0);
+    for at in used {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x40;
+        std::fs::write(&path, damaged).expect("written");
+        match open() {
+            Err(Error::Damaged { .. } | Error::Newer { .. } | Error::Mismatch { .. }) => named += 1,
+            Err(other) => panic!("byte {at}: {other}"),
+            Ok(journal) => {
+                let left = journal.left("a");
+                assert!(does.starts_with(&left), "byte {at}: {left:?}");
+                shorter += usize::from(left.len() < does.len());
+            }
+        }
+    }
+    assert!(named > 100, "{named} bytes are named");
+    assert!(shorter > 0, "the last record has no other that says that it was synced");
+}
