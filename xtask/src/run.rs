@@ -19,8 +19,14 @@ pub fn target(root: &Path) -> PathBuf {
     TARGET.get().cloned().or_else(asked).unwrap_or_else(|| root.join("target"))
 }
 
-/// The optimised binary, built if it is not there yet: what users run, and most steps look at.
+/// The binary with every assertion, built if it is not there yet: what most steps look at. Its tests use the same.
 pub fn binary(root: &Path) -> Result<PathBuf, String> {
+    run(cargo(root).args(["build", "--quiet", "-p", "terrace-cli"]))?;
+    Ok(target(root).join("debug/terrace"))
+}
+
+/// The optimised one, which users run: it takes as long to build as some hundred thousand crash states to look at.
+pub fn optimised_binary(root: &Path) -> Result<PathBuf, String> {
     run(cargo(root).args(["build", "--quiet", "--release", "-p", "terrace-cli"]))?;
     Ok(target(root).join("release/terrace"))
 }

@@ -83,3 +83,19 @@ pub fn outlives(memory: &impl Memory, at: u64, bytes: &[u8]) {
 pub fn zeros(memory: &impl Memory, at: u64, bytes: u64) -> u64 {
     memory.lab().map_or(0, |lab| lab.zeros(at, bytes))
 }
+
+/// How many bytes from `at` on, of `bytes`, are not known to be zeros up to the end: all where nothing is known.
+pub fn filled(memory: &impl Memory, at: u64, bytes: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    let Some(lab) = memory.lab() else { return bytes };
+    let (mut looked_at, mut filled) = (0, 0);
+    while looked_at < bytes {
+        let zeros = lab.zeros(at + looked_at, bytes - looked_at);
+        looked_at += zeros;
+        if zeros == 0 {
+            looked_at = ((at + looked_at + 1).next_multiple_of(PAGE) - at).min(bytes);
+            filled = looked_at;
+        }
+    }
+    filled
+}

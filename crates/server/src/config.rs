@@ -10,6 +10,9 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+/// How long a client's snapshot is open if nobody says otherwise, in seconds.
+const SNAPSHOT_S: u64 = 60;
+
 /// Settings shared by all threads.
 pub(crate) struct Config {
     pub(crate) password: RwLock<Option<String>>,
@@ -23,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) idle_timeout_s: AtomicU64,
     pub(crate) stall_timeout_s: AtomicU64,
     pub(crate) keepalive_s: AtomicU64,
+    /// How long a client's snapshot may be open: seconds, one at least.
+    pub(crate) snapshot_s: AtomicU64,
     /// Microseconds; negative: none.
     pub(crate) slow_log_us: AtomicI64,
     pub(crate) slow_log_entries: AtomicUsize,
@@ -49,6 +54,7 @@ impl Config {
             idle_timeout_s: seconds(limits.idle_timeout),
             stall_timeout_s: seconds(limits.stall_timeout),
             keepalive_s: seconds(options.tcp_keepalive),
+            snapshot_s: AtomicU64::new(SNAPSHOT_S),
             slow_log_us: AtomicI64::new(
                 options.slow_log_threshold.map_or(-1, |threshold| threshold.as_micros() as i64),
             ),
@@ -90,6 +96,7 @@ pub(crate) struct LoopLimits {
     pub(crate) unasked_buffers_bytes: usize,
     pub(crate) idle_ms: Option<u64>,
     pub(crate) stall_ms: Option<u64>,
+    pub(crate) snapshot_ms: u64,
     pub(crate) slow_log: Option<Duration>,
     pub(crate) latency: Option<Duration>,
 }
@@ -131,6 +138,7 @@ impl LoopLimits {
             unasked_buffers_bytes: all_buffers_bytes / options.threads.max(1) / 4,
             idle_ms: ms(&config.idle_timeout_s),
             stall_ms: ms(&config.stall_timeout_s),
+            snapshot_ms: config.snapshot_s.load(Relaxed) * 1000,
             slow_log: u64::try_from(config.slow_log_us.load(Relaxed))
                 .ok()
                 .map(Duration::from_micros),

@@ -299,6 +299,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) connected: AtomicUsize,
     pub(crate) accepts: AcceptCounters,
+    /// Snapshots that clients have open.
+    pub(crate) open_snapshots: Arc<AtomicUsize>,
     pub(crate) slow_log: SlowLog,
     pub(crate) latency: LatencyMonitor,
     pub(crate) pause: Pause,
@@ -356,6 +358,7 @@ impl Shared {
             clients: Clients::default(),
             connected: AtomicUsize::new(0),
             accepts: AcceptCounters::default(),
+            open_snapshots: Arc::default(),
             slow_log: SlowLog::default(),
             latency: LatencyMonitor::default(),
             pause: Pause::default(),

@@ -26,6 +26,7 @@ mod server_commands;
 mod shutdown;
 mod side_by_side;
 mod slow_clients;
+mod snapshots;
 mod tls;
 mod transactions;
 mod values_on_disk;

@@ -9,8 +9,9 @@ use crate::moments::{Arms, Moment};
 use crate::options::Kind;
 use crate::pressure::Wait;
 use crate::range::Range;
-use crate::session::saw;
+use crate::session::{Session, saw};
 use crate::versions::Older;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -90,11 +91,20 @@ fn value_of_older(older: &Older) -> Option<Value<'_>> {
 pub struct MapSnapshot<M: Memory = Native, I: Memory = Native> {
     map: Map<M, I>,
     moment: Arc<Moment>,
+    /// Of a session that reads by it.
+    session: Option<OfSession>,
+}
+
+/// How a session reads by a snapshot.
+struct OfSession {
+    wait: Wait,
+    /// What is to be durable before what was read is told: the session sees to it.
+    owed: Mutex<Vec<Ticket>>,
 }
 
 impl<M: Memory, I: Memory> Clone for MapSnapshot<M, I> {
     fn clone(&self) -> Self {
-        MapSnapshot { map: self.map.clone(), moment: Arc::clone(&self.moment) }
+        MapSnapshot::of(self.map.clone(), &self.moment)
     }
 }
 
@@ -116,7 +126,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// one of them, in the closure that an update runs.
     pub fn snapshot(&self) -> MapSnapshot<M, I> {
         let moment = self.inner.engine.versions.moments().open();
-        MapSnapshot { map: self.clone(), moment }
+        MapSnapshot::of(self.clone(), &moment)
     }
 
     /// The map at a moment of its database.
@@ -125,13 +135,54 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// [`Error::NotOfDatabase`].
     pub fn at(&self, moment: &Arc<Moment>) -> Result<MapSnapshot<M, I>> {
         match moment.is_of(self.inner.engine.versions.moments()) {
-            true => Ok(MapSnapshot { map: self.clone(), moment: Arc::clone(moment) }),
+            true => Ok(MapSnapshot::of(self.clone(), moment)),
             false => Err(Error::NotOfDatabase),
         }
     }
 }
 
+impl<M: Memory, I: Memory> Session<M, I> {
+    /// Runs `f` with the map at a moment of its database. Its reads are the session's: nothing that they told may be
+    /// told to anyone before [`Session::commit`] has returned, and they wait for the disk as the session does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = terrace_store::MapOptions::default();
+    /// # let moments = std::sync::Arc::clone(&options.moments);
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// # let mut session = map.session();
+    /// let moment = moments.open();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// assert_eq!(session.at(&moment, |before| before.get(b"ada"))?, None);
+    /// session.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotOfDatabase`]; those of `f`, [`Error::Fetching`] among them where the session does not wait.
+    pub fn at<R>(
+        &mut self,
+        moment: &Arc<Moment>,
+        f: impl FnOnce(&MapSnapshot<M, I>) -> Result<R>,
+    ) -> Result<R> {
+        let of_session = OfSession { wait: self.by().wait, owed: Mutex::default() };
+        let snapshot = MapSnapshot { session: Some(of_session), ..self.map.at(moment)? };
+        let result = f(&snapshot);
+        let owed = snapshot.session.map(|of| of.owed.into_inner());
+        owed.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
+        result
+    }
+}
+
 impl<M: Memory, I: Memory> MapSnapshot<M, I> {
+    fn of(map: Map<M, I>, moment: &Arc<Moment>) -> Self {
+        MapSnapshot { map, moment: Arc::clone(moment), session: None }
+    }
+
+    fn wait(&self) -> Wait {
+        self.session.as_ref().map_or(Wait::ForRoom, |of| of.wait)
+    }
+
     pub(crate) fn map(&self) -> &Map<M, I> {
         &self.map
     }
@@ -158,6 +209,11 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
             return Err(engine.untold());
         }
         engine.versions.check(self.moment.at())?;
+        if let Some(of_session) = &self.session {
+            let mut owed = of_session.owed.lock();
+            seen.iter().for_each(|ticket| saw(&mut owed, *ticket));
+            return Ok(());
+        }
         seen.iter().try_for_each(|ticket| self.map.inner.settle(Some(*ticket)))?;
         // What the redo log had no room for has no ticket.
         self.map.inner.settle(None)
@@ -187,7 +243,7 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
         let engine = self.engine();
         let mut seen = Vec::new();
-        let (found, ticket) = engine.get(key, Wait::ForRoom, |value| Then::of(&value))?;
+        let (found, ticket) = engine.get(key, self.wait(), |value| Then::of(&value))?;
         let older = self.written_since(key);
         let told = match &older {
             Some(older) => older.as_deref().and_then(value_of_older),
@@ -221,7 +277,7 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         let mut seen = Vec::new();
         let mut found: Vec<Option<Then>> = Vec::with_capacity(keys.len());
         let keep = |_, value: Option<Value<'_>>| found.push(value.as_ref().map(Then::of));
-        engine.multi_get(keys, Wait::ForRoom, keep, |ticket| saw(&mut seen, ticket))?;
+        engine.multi_get(keys, self.wait(), keep, |ticket| saw(&mut seen, ticket))?;
         let older: Vec<_> = keys.iter().map(|key| self.written_since(key)).collect();
         let of_older = older.iter().flatten().flatten().filter_map(|older| older.ticket);
         of_older.for_each(|ticket| saw(&mut seen, ticket));
@@ -361,24 +417,69 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         &self,
         mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let mut page = Page::new();
+        let mut told = Ok(());
+        self.range_while(Range::ALL, usize::MAX, |key, value| {
+            told = each(key, value);
+            told.is_ok()
+        })?;
+        told
+    }
+
+    /// Visits the keys of a range in its direction, each once, until `each` says no; whether it did, or the range is
+    /// over. If not, that is because `looks` keys had been looked at (one at least): those that came since the moment
+    /// are looked at and not told. About a megabyte of values is held at a time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// map.multi_put(&[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])?;
+    /// let mut sum = 0;
+    /// let is_done = map.snapshot().range_while(terrace_store::Range::ALL, 1_000, |key, value| {
+    ///     sum += i32::from(value.bytes[0] - b'0');
+    ///     key != b"b"
+    /// })?;
+    /// assert_eq!((is_done, sum), (true, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MapSnapshot::range`]; `each` was told of some by then.
+    pub fn range_while(
+        &self,
+        range: Range<'_>,
+        looks: usize,
+        each: impl FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<bool> {
+        self.range_while_with(range, looks, &BTreeMap::new(), each)
+    }
+
+    /// The same with what a transaction is to write over it.
+    pub(crate) fn range_while_with(
+        &self,
+        range: Range<'_>,
+        looks: usize,
+        writes: &BTreeMap<Box<[u8]>, Pending>,
+        mut each: impl FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<bool> {
+        let (mut page, mut left, mut goes_on) = (Page::new(), looks.max(1), true);
         let mut last = None::<Vec<u8>>;
-        loop {
-            let (keys, mut told) = (page.keys, Ok(()));
+        while left > 0 {
+            let keys = page.keys.min(left);
+            left -= keys;
             let tell = |key: &[u8], value: Value<'_>| {
                 page.count(key, &value);
-                if told.is_ok() {
-                    told = each(key, value);
-                }
+                goes_on = goes_on && each(key, value);
             };
-            let range = last.as_deref().map_or(Range::ALL, |last| Range::ALL.behind(last));
-            last = self.range(range, keys, tell)?;
-            told?;
+            let rest = last.as_deref().map_or(range, |last| range.behind(last));
+            last = self.range_with(rest, keys, writes, tell)?;
             page.end();
-            if last.is_none() {
-                return Ok(());
+            if last.is_none() || !goes_on {
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Visits the keys of a hash map that are there still. Those that were written since it tells once, and gives back.

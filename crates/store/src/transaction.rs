@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::map::{Inner, Map};
 use crate::moments::{Moment, Moments};
 use crate::range::Range;
+use crate::records::Records;
 use crate::snapshot::{MapSnapshot, up_to};
 use crate::watch::Span;
 use pause::Pause;
@@ -233,6 +234,43 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
             part.read.insert(key.into());
         }
         let found = part.snapshot.get_with(key, f);
+        self.noting(found)
+    }
+
+    /// The records of `keys`, and behind them those of `ranges`, together: SnapKV's SNAPSHOT. What the transaction
+    /// wrote is among them, in its place. For an analysis, or for a model on another device after three copies.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let moments = std::sync::Arc::clone(&options.moments);
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// map.multi_put(&[(b"paid 1", b"20"), (b"paid 3", b"35")])?;
+    /// let mut transaction = moments.begin();
+    /// transaction.put(&map, b"paid 2", b"99")?;
+    /// transaction.delete(&map, b"paid 3")?;
+    /// let records = transaction.snapshot(&map, &[b"paid 2"], &[("paid ".."paid!").into()])?;
+    /// assert_eq!(records.values, b"992099");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MapSnapshot::records`]; [`Error::NotOfDatabase`].
+    pub fn snapshot(
+        &mut self,
+        map: &Map<M, I>,
+        keys: &[&[u8]],
+        ranges: &[Range<'_>],
+    ) -> Result<Records> {
+        let certifies = self.certifies;
+        let part = self.part(map)?;
+        let found = part.snapshot.records_with(keys, ranges, &part.batch);
+        if certifies && found.is_ok() {
+            part.read.extend(keys.iter().map(|key| Box::from(*key)));
+            let span = |range: &Range<'_>| (range.from.map(Box::from), range.to.map(Box::from));
+            part.ranges.extend(ranges.iter().map(span));
+        }
         self.noting(found)
     }
 

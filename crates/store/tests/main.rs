@@ -32,6 +32,7 @@ mod queues_end;
 mod readers_hold_memory_back;
 mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
+mod records;
 mod replica;
 mod saved_index;
 mod several_maps;

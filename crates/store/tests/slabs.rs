@@ -230,6 +230,23 @@ fn clearing_while_others_write_leaves_a_map_that_adds_up() {
     assert_eq!(closed_census(map, dir.path()).live, there.len() as u64);
 }
 
+/// What a cleared superblock remembers of the slots that it had is nobody's any more.
+#[test]
+fn a_map_that_was_cleared_and_closed_is_whole() {
+    let dir = directory();
+    let map = Map::open(dir.path(), options(ROOMY)).expect("open");
+    for n in 0..5_000u32 {
+        map.put(&n.to_be_bytes(), &vec![b'v'; 10 + n as usize % 3_000]).expect("put");
+    }
+    map.clear().expect("clear");
+    map.put(b"after", b"1").expect("put");
+    map.close().expect("close");
+    drop(map);
+    let map = Map::open(dir.path(), options(ROOMY)).expect("open");
+    assert_eq!(map.recovery().damage, []);
+    assert_eq!(keys(&map), BTreeSet::from([b"after".to_vec()]));
+}
+
 #[test]
 fn updates_reuse_slots_so_the_file_stays_small() {
     let dir = directory();

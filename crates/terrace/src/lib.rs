@@ -32,8 +32,8 @@ pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, DiskBudget, DiskSpace, DiskUse, Domain, Durability,
     Error, IndexTier, Items, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment,
     Moments, Persist, Popped, Procedure, Queue, QueueBuilder, QueueOptions, QueueStats, Range,
-    RecoveryReport, Result, Session, TornTail, Transaction, Value, ValueDesign, Wait, Watch,
-    WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
+    RecordEnd, Records, RecoveryReport, Result, Session, TornTail, Transaction, Value, ValueDesign,
+    Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;
 pub use typed::{Key, KeyParts, TypedItems, TypedMap};

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// Bytes checksummed at most in search of the next intact item behind damage.
 const RESYNC_BYTES: usize = 256 << 20;
@@ -435,7 +435,8 @@ impl<M: Memory> Scan<'_, M> {
         }
         // SAFETY: as for `record`.
         let bytes = unsafe { self.logs.medium.memory().bytes(start, end as u64) };
-        control::vouched_for(bytes, at, header.salt).map_or(at, |offset| offset as usize)
+        let filled = self.filled(start, bytes);
+        control::vouched_for(bytes, at, filled, header.salt).map_or(at, |offset| offset as usize)
     }
 
     /// The first row of intact records behind `at`, before `end`.
@@ -445,7 +446,7 @@ impl<M: Memory> Scan<'_, M> {
         }
         // SAFETY: as for `record`.
         let bytes = unsafe { self.logs.medium.memory().bytes(start, end as u64) };
-        let from = next_intact(bytes, at, salt);
+        let from = self.next_intact(start, bytes, at, salt);
         let mut to = from;
         while let Some(length) = item::verify(&bytes[to..], salt).length() {
             to += length;
@@ -457,10 +458,43 @@ impl<M: Memory> Scan<'_, M> {
     fn pass_damage(&self, start: u64, at: usize, exact: usize, salt: u32) -> usize {
         // SAFETY: as for `record`.
         let bytes = unsafe { self.logs.medium.memory().bytes(start, exact as u64) };
-        let next = next_intact(bytes, at, salt);
+        let next = self.next_intact(start, bytes, at, salt);
         let what = "items that were durable do not match their checksums";
         self.damaged(start + at as u64, (next - at) as u64, what);
         next
+    }
+
+    /// The next intact item behind damage at `at`, or the end. Usually the damaged item's own lengths
+    /// lead there; else every offset is tried, as far as a bound on the bytes checksummed allows.
+    fn next_intact(&self, start: u64, bytes: &[u8], at: usize, salt: u32) -> usize {
+        let is_intact = |next: usize| item::verify(&bytes[next..], salt) != Record::Invalid;
+        let by_its_lengths = Header::decode(&bytes[at..]).map(|header| at + header.item_bytes());
+        if let Some(next) = by_its_lengths
+            .filter(|next| *next == bytes.len() || (*next < bytes.len() && is_intact(*next)))
+        {
+            return next;
+        }
+        let mut work = RESYNC_BYTES;
+        // A checksum is never zero.
+        for next in at + 1..self.filled(start, bytes) {
+            let Some(header) = Header::decode(&bytes[next..]) else { break };
+            if next + header.item_bytes() <= bytes.len() {
+                if is_intact(next) {
+                    return next;
+                }
+                work = work.saturating_sub(header.item_bytes());
+                if work == 0 {
+                    break;
+                }
+            }
+        }
+        bytes.len()
+    }
+
+    /// Behind how many of a segment's bytes there is nothing but zeros.
+    fn filled(&self, start: u64, bytes: &[u8]) -> usize {
+        let known = lab::filled(self.logs.medium.memory(), start, bytes.len() as u64);
+        control::without_zeros(&bytes[..known as usize]).len()
     }
 
     fn newer(&self, what: &'static str, found: u64, known: u64) -> Error {
@@ -496,31 +530,4 @@ impl<M: Memory> Scan<'_, M> {
 pub(super) struct Limit {
     pub exact: u32,
     pub end: u32,
-}
-
-/// The next intact item behind damage at `at`, or the end. Usually the damaged item's own lengths
-/// lead there; else every offset is tried, as far as a bound on the bytes checksummed allows.
-fn next_intact(bytes: &[u8], at: usize, salt: u32) -> usize {
-    let is_intact = |next: usize| item::verify(&bytes[next..], salt) != Record::Invalid;
-    let by_its_lengths = Header::decode(&bytes[at..]).map(|header| at + header.item_bytes());
-    if let Some(next) = by_its_lengths
-        .filter(|next| *next == bytes.len() || (*next < bytes.len() && is_intact(*next)))
-    {
-        return next;
-    }
-    let mut work = RESYNC_BYTES;
-    // A checksum is never zero.
-    for next in at + 1..control::without_zeros(bytes).len() {
-        let Some(header) = Header::decode(&bytes[next..]) else { break };
-        if next + header.item_bytes() <= bytes.len() {
-            if is_intact(next) {
-                return next;
-            }
-            work = work.saturating_sub(header.item_bytes());
-            if work == 0 {
-                break;
-            }
-        }
-    }
-    bytes.len()
 }

@@ -7,6 +7,7 @@ use super::{
     control_check,
 };
 use crate::access::Access;
+use crate::control::without_zeros;
 use crate::error::{Error, Result, io_error};
 use crate::item::{self, Item, Record};
 use crate::superblock::{Checkpoint, get_u64};
@@ -320,7 +321,7 @@ impl RedoLog {
     fn is_blank(&self, chunk: u32) -> bool {
         // SAFETY: within the file, which is mapped and at rest.
         let bytes = unsafe { self.memory.bytes(self.start_of(chunk), self.chunk_bytes) };
-        bytes.iter().all(|byte| *byte == 0)
+        without_zeros(bytes).is_empty()
     }
 
     /// Stamp, salt and length of the record at `at`, if there is a whole one.

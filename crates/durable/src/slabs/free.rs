@@ -153,22 +153,26 @@ impl Free {
 
     /// Every slot that is not free.
     pub fn each_taken(&self, f: &mut impl FnMut(u32)) {
-        for slot in 0..self.slots {
-            if self.words()[slot as usize / 64] >> (slot % 64) & 1 == 0 {
-                f(slot);
-            }
+        // One that belongs to no class any more keeps the bits of the class it had.
+        for (word, before) in self.words().iter().zip((0..self.slots).step_by(64)) {
+            let of_slots = u64::MAX >> (64 - (self.slots - before).min(64));
+            each_bit(before, !word & of_slots, f);
         }
     }
 
     /// Every free slot.
     pub fn each(&self, mut f: impl FnMut(u32)) {
         for (n, word) in self.words().iter().enumerate() {
-            let mut left = *word;
-            while left != 0 {
-                f(n as u32 * 64 + left.trailing_zeros());
-                left &= left - 1;
-            }
+            each_bit(n as u32 * 64, *word, &mut f);
         }
+    }
+}
+
+/// The number of every bit that is set, the first one's being `before`.
+fn each_bit(before: u32, mut left: u64, f: &mut impl FnMut(u32)) {
+    while left != 0 {
+        f(before + left.trailing_zeros());
+        left &= left - 1;
     }
 }
 

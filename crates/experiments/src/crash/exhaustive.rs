@@ -19,6 +19,11 @@ pub(super) trait Explored {
         self.explored(settings)
     }
 
+    /// The same where a step is left out: that it fails is all there is to know.
+    fn left_out(self, settings: &Settings) -> Report
+    where
+        Self: Sized;
+
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String>;
 }
 
@@ -26,6 +31,10 @@ pub(super) trait Explored {
 impl<E: Clone + Debug + Send + Sync + 'static> Explored for Explorer<E> {
     fn explored(&self, settings: &Settings) -> Report {
         self.sampled(settings.states, settings.seed)
+    }
+
+    fn left_out(self, settings: &Settings) -> Report {
+        self.as_met().sampled(settings.states, settings.seed)
     }
 
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String> {
@@ -48,6 +57,10 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explored for Exhaustive<E> {
     fn tested(&self, settings: &Settings) -> Report {
         let report = self.explored(settings);
         if settings.states < WHOLE_FROM { report } else { to_the_end(report) }
+    }
+
+    fn left_out(self, settings: &Settings) -> Report {
+        self.0.as_met().exhaustive(settings.states)
     }
 
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String> {

@@ -189,7 +189,7 @@ const fn is_bucket(at: u64) -> bool {
 
 /// Looks for a crash where something is left out.
 fn sampled(without: Leaves, settings: &Settings) -> Report {
-    explorer_on(without, settings).explored(settings)
+    explorer_on(without, settings).left_out(settings)
 }
 
 pub(super) const STEPS: &[LeftOut] = &[

@@ -5,6 +5,7 @@
 
 use super::Settings;
 use super::exhaustive::Exhaustive;
+use super::exhaustive::Explored;
 use super::index::{self, Media, Numbered, budget, location, reserved};
 use super::left_out::{Leaves, LeftOut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,7 +124,7 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
 /// The reader's own write-back left out: whole lines, where no bucket is split.
 fn unsettled(look: Look, settings: &Settings) -> Report {
     let unsettled: Leaves = |m| Without::nothing(m).write_backs(|_, n| n == 64);
-    explorer_on(unsettled, look, settings).0.exhaustive(settings.states)
+    explorer_on(unsettled, look, settings).left_out(settings)
 }
 
 const READER_SETTLES: LeftOut = LeftOut {

@@ -107,7 +107,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
 
 /// Looks for a crash where something is left out.
 fn sampled(without: Leaves, settings: &Settings) -> Report {
-    explorer_on(without, settings).explored(settings)
+    explorer_on(without, settings).left_out(settings)
 }
 
 pub(super) const STEPS: &[LeftOut] = &[

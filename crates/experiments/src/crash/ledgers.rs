@@ -7,6 +7,7 @@
 //! Every recovery executes and syncs an entry of its own, unlike the one of its number in the script, so that what
 //! an earlier life left behind the end would be found out.
 
+use super::exhaustive::Explored;
 use super::maps::{MEMORY_BYTES, OnDisk, in_lines};
 use super::{Control, Settings};
 use std::collections::BTreeMap;
@@ -365,8 +366,7 @@ pub(super) fn controls(
     let steps = Step::ALL.iter().filter(|step| is_on_disk || **step != Step::RecordSession);
     let run = |step: &Step| {
         let steps = Steps::ALL.without(&[*step]);
-        let explore =
-            |settings: &Settings| explorer(steps, settings).sampled(settings.states, settings.seed);
+        let explore = |settings: &Settings| explorer(steps, settings).left_out(settings);
         let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore);
         tell(&control);
         control

@@ -374,6 +374,10 @@ impl Explored for Named {
         scenario(self.0, settings, &[]).explored(settings)
     }
 
+    fn left_out(self, settings: &Settings) -> Report {
+        self.explored(settings)
+    }
+
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String> {
         scenario(self.0, &self.1, &[]).replayed(state)
     }

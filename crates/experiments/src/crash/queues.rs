@@ -211,7 +211,7 @@ pub(super) fn controls(
     ];
     let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
     let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {
-        let explore = |s: &Settings| explorer(*rule, s).explored(s);
+        let explore = |s: &Settings| explorer(*rule, s).left_out(s);
         let control = Control::of(step, meaning, test, settings, explore);
         tell(&control);
         control

@@ -162,7 +162,7 @@ pub(super) fn controls(
     let plan = Plan::of(test);
     let run = |step: &Step| {
         let without = Plan { steps: Steps::ALL.without(&[*step]), ..plan };
-        let explore = |s: &Settings| explorer_of(without, s).explored(s);
+        let explore = |s: &Settings| explorer_of(without, s).left_out(s);
         let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore);
         tell(&control);
         control

@@ -213,11 +213,11 @@ pub(super) fn controls(
     let of_form = |step: &&Step| step.form() == "both" || test == format!("ring-{}", step.form());
     for step in Step::ALL.iter().filter(of_form) {
         let steps = Steps::ALL.without(&[*step]);
-        let explore = |s: &Settings| explorer(Plan { steps, ..Plan::new(form, s) }).explored(s);
+        let explore = |s: &Settings| explorer(Plan { steps, ..Plan::new(form, s) }).left_out(s);
         add(Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore));
     }
     if form == Form::TxFree {
-        let explore = |s: &Settings| published::explorer().explored(s);
+        let explore = |s: &Settings| published::explorer().left_out(s);
         let meaning = "recovery follows the slots, not each thread's last position (as published)";
         add(Control::of("PublishedRecovery", meaning, "ring-published", settings, explore));
     }

@@ -61,7 +61,7 @@ pub(super) fn controls(
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let steps = Steps::ALL.without(&[Step::VersionLast]);
-    let explore = |s: &Settings| with(steps, s.domain).explored(s);
+    let explore = |s: &Settings| with(steps, s.domain).left_out(s);
     let control = Control::of("VersionLast", Step::VersionLast.meaning(), test, settings, explore);
     tell(&control);
     vec![control]

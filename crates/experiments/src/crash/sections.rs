@@ -2,6 +2,7 @@
 //! background work.
 
 use super::applications::{FullCache, SmallAgency};
+use super::exhaustive::Explored;
 use super::rewrites::Rewrites;
 use super::{Control, Settings};
 use crate::structures::{BTree, HashTable, Keys, RedBlackTree, Structure, Swaps};
@@ -331,8 +332,7 @@ pub(super) fn control(step: Step, engine: EngineKind, settings: &Settings) -> Co
         let first = likely(step) % all.len();
         all.rotate_left(first);
         for (name, explorer, plan) in all {
-            let report =
-                explorer(Plan { without: Some(step), ..plan }).sampled(settings.states, seed);
+            let report = explorer(Plan { without: Some(step), ..plan }).left_out(&settings);
             control.states += report.states;
             // A scenario that fails without a crash is no control.
             if let Some(failure) = report.failure.filter(|_| report.states > 0) {

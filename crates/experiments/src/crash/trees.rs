@@ -362,7 +362,7 @@ pub(super) fn controls(
         without: |memory| Without::nothing(memory).fences(),
     });
     let run = |step: &OmittedStep| {
-        let explore = |s: &Settings| explorer_on::<Media>(step.form, step.without, s).explored(s);
+        let explore = |s: &Settings| explorer_on::<Media>(step.form, step.without, s).left_out(s);
         let control = Control::of(step.name, step.meaning, test, settings, explore);
         tell(&control);
         control

@@ -152,7 +152,7 @@ pub(super) fn controls(
         ("Fences", "what was written back is waited for before a call tells", Without::fences),
     ];
     let run = |(step, meaning, flawed): (&str, &'static str, Flawed)| {
-        let explore = |s: &Settings| explorer_of(form, flawed, s).explored(s);
+        let explore = |s: &Settings| explorer_of(form, flawed, s).left_out(s);
         let control = Control::of(step, meaning, test, settings, explore);
         tell(&control);
         control

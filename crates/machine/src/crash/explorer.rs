@@ -115,6 +115,8 @@ pub struct Explorer<E = ()> {
     schedule: Schedule,
     steps_max: u64,
     silence_max: Duration,
+    /// Whether a failing case is made small.
+    is_small: bool,
     body: Arc<Body<E>>,
 }
 
@@ -138,6 +140,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             schedule: Schedule::Random,
             steps_max: 1 << 20,
             silence_max: Duration::from_secs(30),
+            is_small: true,
             body: Arc::new(Body {
                 setup: Box::new(|_| {}),
                 threads: Vec::new(),
@@ -227,6 +230,24 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         self
     }
 
+    /// Leaves a failing case as it was met, for those who ask whether there is one and not what it is: making it small
+    /// may need a minute.
+    ///
+    /// ```
+    /// use terrace_machine::Explorer;
+    /// use terrace_memory::Domain;
+    ///
+    /// let explorer = Explorer::<()>::new(Domain::Adr, 4096)
+    ///     .thread(|memory, _| memory.store(0, 1))
+    ///     .check(|memory, _| if memory.load(0) == 1 { Err("it is there".into()) } else { Ok(()) });
+    /// let failure = explorer.as_met().exhaustive(1000).expect_failure();
+    /// assert_eq!(failure.message, "it is there");
+    /// ```
+    pub fn as_met(mut self) -> Self {
+        self.is_small = false;
+        self
+    }
+
     fn core(&self) -> Arc<Core> {
         let limits = Limits { steps_max: self.steps_max, silence_max: self.silence_max };
         let scenario = self.body.clone();
@@ -257,7 +278,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             if over {
                 let exhausted = answer.found.is_none() && !capped;
                 let mut report = report(&tally, schedules, exhausted, None, start);
-                report.failure = failure(core, answer.found, answer.stuck, None);
+                report.failure = self.failure(core, answer.found, answer.stuck, None);
                 return report;
             }
         }
@@ -309,7 +330,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             if over {
                 let exhausted = answer.found.is_none() && points == 0.0 && tally.states < states;
                 let mut report = report(&tally, schedules, exhausted, Some(seed), start);
-                report.failure = failure(core, answer.found, answer.stuck, Some(seed));
+                report.failure = self.failure(core, answer.found, answer.stuck, Some(seed));
                 return report;
             }
         }
@@ -335,6 +356,36 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             trace: shortened(answer.trace),
             seed: None,
         }))
+    }
+
+    fn failure(
+        &self,
+        core: Arc<Core>,
+        found: Option<super::plan::FailingCase>,
+        stuck: bool,
+        seed: Option<u64>,
+    ) -> Option<Failure> {
+        let found = found?;
+        let (small, runs) = match (stuck, self.is_small) {
+            (true, _) => (found, false),
+            (false, true) => shrink::shrunk(&core, found),
+            (false, false) => (found, true),
+        };
+        if !runs {
+            // Its threads hold on to the memory: it can neither be made smaller nor shown.
+            let replay = small.case.to_string();
+            return Some(Failure { message: small.message, replay, trace: String::new(), seed });
+        }
+        let answer = shrink::replayed(&core, &small.case);
+        let again = answer.found.is_some_and(|again| again.message == small.message);
+        let warning =
+            "\nit does not fail again when replayed: something in it is not deterministic";
+        Some(Failure {
+            message: format!("{}{}", small.message, if again { "" } else { warning }),
+            replay: small.case.to_string(),
+            trace: shortened(answer.trace),
+            seed,
+        })
     }
 }
 
@@ -372,28 +423,4 @@ fn shortened(mut trace: Vec<String>) -> String {
         trace.splice(..left_out, [format!("({left_out} earlier events)")]);
     }
     trace.join("\n")
-}
-
-fn failure(
-    core: Arc<Core>,
-    found: Option<super::plan::FailingCase>,
-    stuck: bool,
-    seed: Option<u64>,
-) -> Option<Failure> {
-    let found = found?;
-    let (small, runs) = if stuck { (found, false) } else { shrink::shrunk(&core, found) };
-    if !runs {
-        // Its threads hold on to the memory: it can neither be made smaller nor shown.
-        let replay = small.case.to_string();
-        return Some(Failure { message: small.message, replay, trace: String::new(), seed });
-    }
-    let answer = shrink::replayed(&core, &small.case);
-    let again = answer.found.is_some_and(|again| again.message == small.message);
-    let warning = "\nit does not fail again when replayed: something in it is not deterministic";
-    Some(Failure {
-        message: format!("{}{}", small.message, if again { "" } else { warning }),
-        replay: small.case.to_string(),
-        trace: shortened(answer.trace),
-        seed,
-    })
 }

@@ -331,6 +331,15 @@ static PARAMETERS: &[Parameter] = &[
         },
     ),
     open(
+        "snapshot-timeout",
+        |shared| shared.config.snapshot_s.load(Relaxed).to_string(),
+        |shared, text| {
+            let value = Some(seconds(text)?).filter(|seconds| *seconds > 0);
+            let value = value.ok_or("argument must be between 1 and 2147483647 inclusive")?;
+            will(move || shared.config.snapshot_s.store(value, Relaxed))
+        },
+    ),
+    open(
         "timeout",
         |shared| shared.config.idle_timeout_s.load(Relaxed).to_string(),
         |shared, text| {

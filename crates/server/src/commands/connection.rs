@@ -42,6 +42,7 @@ pub(super) fn reset(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
     let client = &mut *context.client;
     client.transaction = None;
     client.watched = Watching::default();
+    client.snapshots.close_all();
     client.database = 0;
     client.replies = Replies::default();
     client.authenticated = !context.shared.config.has_password();

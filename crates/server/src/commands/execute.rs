@@ -1,7 +1,7 @@
 //! Runs one request: finds the command, checks what may keep it from running, runs it.
 
 use super::{
-    Client, Close, Command, Context, Failure, Handler, flag, subcommands, table, unsupported,
+    Alone, Client, Close, Command, Context, Failure, Handler, flag, subcommands, table, unsupported,
 };
 use super::{scripts, transactions};
 use crate::clients::Waits;
@@ -213,6 +213,8 @@ impl Executor<'_, '_> {
         command: &'static Command,
         args: Args<'_>,
     ) {
+        let _armed =
+            (command.alone == Alone::Armed).then(|| self.shared.maps.database().snapshot());
         if command.runs_alone(args.len()) || self.makes_first_list(command) {
             self.close_gate();
         }

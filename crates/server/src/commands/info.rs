@@ -125,6 +125,7 @@ fn clients(shared: &Shared, lines: &mut Lines) {
         "client_recent_max_output_buffer",
         all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0),
     );
+    lines.add("open_snapshots", shared.open_snapshots.load(Relaxed));
     lines.add("blocked_clients", shared.queues.waiting.load(Relaxed) + shared.clients.paused());
     lines.add("paused_clients", shared.clients.paused());
     lines.add("tracking_clients", 0);
@@ -161,6 +162,7 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.moved_bytes += stats.moved_bytes;
         sum.index_bytes += stats.index_bytes;
         sum.disk_bytes += stats.disk_bytes;
+        sum.snapshot_bytes += stats.snapshot_bytes;
         sum.redo_log_bytes += stats.redo_log_bytes;
         sum.away.logs += stats.away.logs;
         sum.away.fetched += stats.away.fetched;
@@ -203,6 +205,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("used_memory_index", totals.index_bytes);
     lines.add("used_memory_copies", totals.away.copied_bytes);
     lines.add("unused_copies", totals.away.unused_copies);
+    lines.add("used_memory_snapshots", totals.snapshot_bytes);
     lines.add("spilled_bytes", totals.away.bytes());
     lines.add("spilled_reads", totals.away.fetched);
     lines.add("spilled_read_bytes", totals.away.fetched_bytes);

@@ -28,6 +28,7 @@ mod ordered;
 mod ranges;
 mod scan;
 mod scripts;
+mod snapshots;
 mod strings;
 mod subcommands;
 mod table;
@@ -48,6 +49,7 @@ use terrace::{Session, Wait};
 pub(crate) use execute::{Executor, Ran, Went};
 pub(crate) use info::{resident_bytes, totals};
 pub(crate) use long_scripts::LongScripts;
+pub(crate) use snapshots::Snapshots;
 pub(crate) use table::{COMMANDS, count, get_index, name_of, set_index};
 pub(crate) use transactions::{Transaction, Watching};
 
@@ -80,6 +82,7 @@ pub(crate) struct Client {
     pub(crate) authenticated: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) watched: Watching,
+    pub(crate) snapshots: Snapshots,
     pub(crate) replies: Replies,
     pub(crate) close: Close,
     /// Databases touched in this turn, a bit each: whose failed commits concern this client.
@@ -114,6 +117,7 @@ impl Client {
             authenticated,
             transaction: None,
             watched: Watching::default(),
+            snapshots: Snapshots::default(),
             replies: Replies::default(),
             close: Close::No,
             touched: 0,
@@ -219,6 +223,7 @@ impl Failure {
             Failure::Engine(error) if error.is_damage() => format!("ERR damaged: {error}"),
             Failure::Engine(error) if error.is_unreadable() => format!("ERR {error}"),
             Failure::Engine(error @ Error::Fetching) => format!("TRYAGAIN {error}"),
+            Failure::Engine(error @ Error::SnapshotEnded { .. }) => format!("ERR {error}"),
             Failure::Engine(error) => {
                 format!(
                     "MISCONF Terrace cannot keep this on disk. Commands that may modify the data set are disabled: {error}"
@@ -270,6 +275,8 @@ pub(crate) enum Handler {
 pub(crate) enum Alone {
     Never,
     Always,
+    /// Always, and all maps keep what is replaced by then: what that waits for others do not wait for too.
+    Armed,
     /// When it names more than one key.
     IfSeveralKeys,
 }
@@ -351,7 +358,7 @@ impl Command {
     pub(crate) fn runs_alone(&self, arguments: usize) -> bool {
         match self.alone {
             Alone::Never => false,
-            Alone::Always => true,
+            Alone::Always | Alone::Armed => true,
             Alone::IfSeveralKeys => self.keys.of(arguments).nth(1).is_some(),
         }
     }

@@ -5,12 +5,14 @@ use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
     info, introspect, keys, ledgers, lists, memory, multi, observe, ordered, ranges, scan, scripts,
-    strings, transactions,
+    snapshots, strings, transactions,
 };
 use std::sync::LazyLock;
 
 const NO_KEYS: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
 const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
+const SECOND_KEY: KeyPositions = KeyPositions { first: 2, last: 2, step: 1 };
+const KEYS_FROM_SECOND: KeyPositions = KeyPositions { first: 2, last: -1, step: 1 };
 const TWO_KEYS: KeyPositions = KeyPositions { first: 1, last: 2, step: 1 };
 const ALL_KEYS: KeyPositions = KeyPositions { first: 1, last: -1, step: 1 };
 const KEY_VALUE_PAIRS: KeyPositions = KeyPositions { first: 1, last: -1, step: 2 };
@@ -47,6 +49,7 @@ fn all() -> Vec<Command> {
     commands.extend(of_keys());
     commands.extend(of_lists());
     commands.extend(of_ledgers());
+    commands.extend(of_snapshots());
     commands.extend(of_transactions());
     commands.extend(of_scripts());
     commands.extend(of_connections());
@@ -144,6 +147,22 @@ fn of_ledgers() -> [Command; 5] {
         command("ledger.balance", -3, LR, NO_KEYS, Server(ledgers::balance)),
         command("ledger.account", 3, LR, NO_KEYS, Server(ledgers::account)),
         command("ledger.hash", 2, LR, NO_KEYS, Server(ledgers::hash)),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_snapshots() -> [Command; 7] {
+    const C: u32 = SX | NO_MULTI | NO_SCRIPT;
+    const SR: u32 = READ | NO_MULTI | NO_SCRIPT;
+    [
+        // Alone: what becomes visible key by key while the others wait is not in it by half.
+        command("snapshot.open", 1, C, NO_KEYS, Server(snapshots::open)).alone(Alone::Armed),
+        command("snapshot.get", 3, SR, SECOND_KEY, Data(snapshots::get)),
+        command("snapshot.mget", -3, SR, KEYS_FROM_SECOND, Data(snapshots::mget)),
+        command("snapshot.range", -4, SR, NO_KEYS, Data(snapshots::range)),
+        command("snapshot.read", -3, SR, NO_KEYS, Data(snapshots::read)),
+        command("snapshot.close", -2, C, NO_KEYS, Server(snapshots::close)),
+        command("snapshot.list", 1, C, NO_KEYS, Server(snapshots::list)),
     ]
 }
 

@@ -19,6 +19,10 @@ impl EventLoop<'_> {
                 self.close(index);
             }
         }
+        // Whoever forgot one does not keep what writers replace.
+        for connection in self.connections.iter_mut().flatten() {
+            connection.client.snapshots.close_old(now_ms);
+        }
     }
 
     fn is_overdue(&self, index: usize, now_ms: u64) -> bool {

@@ -45,7 +45,7 @@ fn words(memory: Crashable) -> Without<Crashable> {
 
 /// The scripted map of one thread, by sections, with something left out.
 fn by_sections(without: Leaves, design: Design, settings: &Settings) -> Report {
-    full(without, design, settings).explored(settings)
+    full(without, design, settings).left_out(settings)
 }
 
 fn in_pages(settings: &Settings) -> Settings {
@@ -54,7 +54,7 @@ fn in_pages(settings: &Settings) -> Settings {
 
 /// The scripted map of one thread, with something left out.
 fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
-    script(without, design, settings).explored(settings)
+    script(without, design, settings).left_out(settings)
 }
 
 /// A disk whose syncs do nothing.
@@ -83,7 +83,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                 Without::nothing(m)
                     .write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && (n == 32 || n == 8))
             };
-            ordered(entries, LeafForm::FastFair.into(), Design::Logs, s).sampled(s.states, s.seed)
+            ordered(entries, LeafForm::FastFair.into(), Design::Logs, s).left_out(s)
         },
     },
     LeftOut {
@@ -96,7 +96,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                 Without::nothing(m)
                     .write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && n % 64 == 0)
             };
-            ordered(records, TreeForm::Logs, Design::Logs, s).sampled(s.states, s.seed)
+            ordered(records, TreeForm::Logs, Design::Logs, s).left_out(s)
         },
     },
     LeftOut {
@@ -107,7 +107,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
             let heads: Leaves = |m| {
                 Without::nothing(m).write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && n == 24)
             };
-            ordered(heads, TreeForm::Logs, Design::Slabs, s).sampled(s.states, s.seed)
+            ordered(heads, TreeForm::Logs, Design::Slabs, s).left_out(s)
         },
     },
     LeftOut {
@@ -177,21 +177,19 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-logs-threads",
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",
-        run: |s| threads(items, Design::Logs, s).sampled(s.states, s.seed),
+        run: |s| threads(items, Design::Logs, s).left_out(s),
     },
     LeftOut {
         test: "map-slabs-threads",
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",
-        run: |s| threads(items, Design::Slabs, s).sampled(s.states, s.seed),
+        run: |s| threads(items, Design::Slabs, s).left_out(s),
     },
     LeftOut {
         test: "map-logs-batches",
         name: "EndAwaited",
         meaning: "what was read of a batch is acknowledged once the batch has ended",
-        run: |s| {
-            batches(Without::nothing, Some(Fault::BatchesToldEarly), s).sampled(s.states, s.seed)
-        },
+        run: |s| batches(Without::nothing, Some(Fault::BatchesToldEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-logs-batches",
@@ -202,7 +200,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                 Without::nothing(m)
                     .write_backs(|at, n| at >= SEGMENT_BYTES && n == BATCH_END_BYTES as u64)
             };
-            batches(ends, None, s).sampled(s.states, s.seed)
+            batches(ends, None, s).left_out(s)
         },
     },
     LeftOut {
@@ -217,7 +215,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                         && at % SEGMENT_BYTES + n > HEADER
                 })
             };
-            collector(moved, None, s).sampled(s.states, s.seed)
+            collector(moved, None, s).left_out(s)
         },
     },
     LeftOut {
@@ -226,32 +224,32 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         meaning: "a tombstone moves while an older log may hold what it shadows",
         run: |s| {
             let fault = Some(Fault::TombstonesEarly);
-            collector(Without::nothing, fault, s).sampled(s.states, s.seed)
+            collector(Without::nothing, fault, s).left_out(s)
         },
     },
     LeftOut {
         test: "map-collector-disk",
         name: "FlushBeforeFree",
         meaning: "moved items are flushed before the log they came from is freed",
-        run: |s| collector_on_disk(Some(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
+        run: |s| collector_on_disk(Some(Fault::FreeUnflushed), s).left_out(s),
     },
     LeftOut {
         test: "map-collector-disk",
         name: "TombstoneKept",
         meaning: "a tombstone moves while an older log may hold what it shadows",
-        run: |s| collector_on_disk(Some(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
+        run: |s| collector_on_disk(Some(Fault::TombstonesEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-disk",
         name: "Sync",
         meaning: "what was written is synced before a checkpoint, or a log's end, says that it is there",
-        run: |s| disk(false, s).sampled(s.states, s.seed),
+        run: |s| disk(false, s).left_out(s),
     },
     LeftOut {
         test: "map-disk-marks",
         name: "CommitBeforeMark",
         meaning: "a commit has returned before a mark says that it is durable",
-        run: |s| disk_marked(Some(Fault::MarksEarly), s).sampled(s.states, s.seed),
+        run: |s| disk_marked(Some(Fault::MarksEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-logs-full",
@@ -311,25 +309,25 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-logs-full-threads",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before another thread may read its words",
-        run: |s| full_threads(section_log, Design::Logs, s).sampled(s.states, s.seed),
+        run: |s| full_threads(section_log, Design::Logs, s).left_out(s),
     },
     LeftOut {
         test: "map-slabs-full-threads",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before another thread may read its words",
-        run: |s| full_threads(section_log, Design::Slabs, s).sampled(s.states, s.seed),
+        run: |s| full_threads(section_log, Design::Slabs, s).left_out(s),
     },
     LeftOut {
         test: "map-disk",
         name: "SyncOfPages",
         meaning: "the same, where pages persist and not sectors",
-        run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
+        run: |s| disk(false, &in_pages(s)).left_out(s),
     },
     LeftOut {
         test: "map-checkpointer",
         name: "Sync",
         meaning: "what the checkpointer wrote out is synced before its checkpoint counts it",
-        run: |s| checkpointer(false, s).0.exhaustive(s.states),
+        run: |s| checkpointer(false, s).left_out(s),
     },
     LeftOut {
         test: "map-slabs-superblock",
@@ -340,32 +338,32 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                 Without::nothing(m)
                     .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES < HEADER)
             };
-            superblock(headers, s).sampled(s.states, s.seed)
+            superblock(headers, s).left_out(s)
         },
     },
     LeftOut {
         test: "map-mirrored-threads",
         name: "Frozen",
         meaning: "what a checkpoint has taken is overwritten no more",
-        run: |s| mirrored(faulty(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
+        run: |s| mirrored(faulty(Fault::OverwriteFrozen), s).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-threads",
         name: "Sync",
         meaning: "what was written is synced before a checkpoint counts it",
-        run: |s| mirrored(UNSYNCED, s).sampled(s.states, s.seed),
+        run: |s| mirrored(UNSYNCED, s).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-threads",
         name: "SyncOfPages",
         meaning: "the same, where pages persist and not sectors",
-        run: |s| mirrored(UNSYNCED, &in_pages(s)).sampled(s.states, s.seed),
+        run: |s| mirrored(UNSYNCED, &in_pages(s)).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-sync",
         name: "Sync",
         meaning: "what was written is synced before it is acknowledged",
-        run: |s| mirrored_in_sync(UNSYNCED, s).sampled(s.states, s.seed),
+        run: |s| mirrored_in_sync(UNSYNCED, s).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-queue",
@@ -395,13 +393,13 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-mirrored-collector",
         name: "FlushBeforeFree",
         meaning: "moved items are flushed before the log they came from is freed",
-        run: |s| mirrored_collector(faulty(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
+        run: |s| mirrored_collector(faulty(Fault::FreeUnflushed), s).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-collector",
         name: "TombstoneKept",
         meaning: "a tombstone moves while an older log may hold what it shadows",
-        run: |s| mirrored_collector(faulty(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
+        run: |s| mirrored_collector(faulty(Fault::TombstonesEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-mirrored-tick",
@@ -419,13 +417,13 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-spill",
         name: "WrittenBeforeLeaving",
         meaning: "a log is written and synced before it leaves memory",
-        run: |s| spill(faulty(Fault::LeaveUnwritten), s).0.exhaustive(s.states),
+        run: |s| spill(faulty(Fault::LeaveUnwritten), s).left_out(s),
     },
     LeftOut {
         test: "map-spill-look",
         name: "ReadersHaveLeft",
         meaning: "the memory of a log that leaves stays until its readers have left",
-        run: |s| spill_look(faulty(Fault::ReleaseEarly), s).0.exhaustive(s.states),
+        run: |s| spill_look(faulty(Fault::ReleaseEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-spill-recovery",
@@ -437,49 +435,49 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-saved",
         name: "FlushBeforePublishing",
         meaning: "what a saved index leaves to the logs is durable before the checkpoint record names it",
-        run: |s| saved(faulty(Fault::SavedUnflushed), s).0.exhaustive(s.states),
+        run: |s| saved(faulty(Fault::SavedUnflushed), s).left_out(s),
     },
     LeftOut {
         test: "map-saved-threads",
         name: "LogsOfTheMoment",
         meaning: "a saved index knows the logs that were closed before its entries were passed on, and no others",
-        run: |s| saved_threads(faulty(Fault::SavedLate), s).0.exhaustive(s.states),
+        run: |s| saved_threads(faulty(Fault::SavedLate), s).left_out(s),
     },
     LeftOut {
         test: "map-blind",
         name: "VersionAbove",
         meaning: "what is written without having been read has a version above all that were given",
-        run: |s| blind(faulty(Fault::BlindVersion), s).0.exhaustive(s.states),
+        run: |s| blind(faulty(Fault::BlindVersion), s).left_out(s),
     },
     LeftOut {
         test: "map-blind",
         name: "TakenInBeforeCollecting",
         meaning: "the index knows what was written without having been read before its log is collected",
-        run: |s| blind(faulty(Fault::BlindForgotten), s).0.exhaustive(s.states),
+        run: |s| blind(faulty(Fault::BlindForgotten), s).left_out(s),
     },
     LeftOut {
         test: "map-blind-saved",
         name: "TakenInBeforeSaving",
         meaning: "the index knows what was written without having been read before it is saved",
-        run: |s| blind_by_index(faulty(Fault::BlindForgotten), s).0.exhaustive(s.states),
+        run: |s| blind_by_index(faulty(Fault::BlindForgotten), s).left_out(s),
     },
     LeftOut {
         test: "map-redo-killed",
         name: "RecordBeforeWord",
         meaning: "a record of the redo log is stored before the word that says that it is whole",
-        run: |s| redo_killed(faulty(Fault::WordEarly), s).sampled(s.states, s.seed),
+        run: |s| redo_killed(faulty(Fault::WordEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-redo-killed",
         name: "CheckpointBeforeReuse",
         meaning: "a record of the redo log is overwritten once the checkpoint that has it is there",
-        run: |s| redo_killed(faulty(Fault::RedoFreedEarly), s).sampled(s.states, s.seed),
+        run: |s| redo_killed(faulty(Fault::RedoFreedEarly), s).left_out(s),
     },
     LeftOut {
         test: "map-redo-power-cut",
         name: "NumberAndCheck",
         meaning: "a redo log is replayed only with the checkpoint whose number and checksum it names",
-        run: |s| redo_power_cut(true, s).sampled(s.states, s.seed),
+        run: |s| redo_power_cut(true, s).left_out(s),
     },
     LeftOut {
         test: "map-several-sync",
@@ -511,7 +509,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-several-threads",
         name: "CheckpointTogether",
         meaning: "a map takes no checkpoint alone that has a transaction which another map lacks",
-        run: |s| several_threads(faulty(Fault::CheckpointAlone), s).0.exhaustive(s.states),
+        run: |s| several_threads(faulty(Fault::CheckpointAlone), s).left_out(s),
     },
     LeftOut {
         test: "map-redo-batches",

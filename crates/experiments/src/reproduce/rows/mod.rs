@@ -63,6 +63,7 @@ rows! {
     orangutan_speed,
     orangutan_skew,
     snapkv_isolation,
+    snapkv_olda,
     tier_larger,
     tier_open,
     tier_policy,
