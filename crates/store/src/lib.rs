@@ -15,6 +15,7 @@ mod blind;
 mod builder;
 mod clear;
 mod collect;
+mod copies;
 mod cursors;
 mod durability;
 mod engine;

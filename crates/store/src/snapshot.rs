@@ -1,6 +1,7 @@
 //! Snapshots: maps as they were at one moment, read while others write.
 
 use crate::batch::Pending;
+use crate::copies::{Copies, Page, Then};
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
 use crate::index::Position;
@@ -22,10 +23,6 @@ use terrace_index::hash_key;
 use terrace_index::tree::Direction;
 use terrace_memory::{Memory, Native};
 
-/// What a page of a visit aims at, and its most keys.
-const PAGE_BYTES: usize = 1 << 20;
-const PAGE_MOST: usize = 256;
-
 impl<M: Memory, I: Memory> Arms for Engine<M, I> {
     fn arm(&self) {
         self.watches.keep_versions(true);
@@ -39,26 +36,6 @@ impl<M: Memory, I: Memory> Arms for Engine<M, I> {
     fn disarm(&self) {
         self.watches.keep_versions(false);
         self.versions.clear(self.values.medium().memory());
-    }
-}
-
-/// A value as it was, of its own.
-struct Then {
-    bytes: Box<[u8]>,
-    version: u64,
-    location: u64,
-    expires_at_ms: Option<u64>,
-}
-
-impl Then {
-    fn of(value: &Value<'_>) -> Then {
-        let Value { bytes, version, location, expires_at_ms } = *value;
-        Then { bytes: bytes.into(), version, location, expires_at_ms }
-    }
-
-    fn value(&self) -> Value<'_> {
-        let Then { bytes, version, location, expires_at_ms } = self;
-        Value { bytes, version: *version, location: *location, expires_at_ms: *expires_at_ms }
     }
 }
 
@@ -332,8 +309,8 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     ) -> Result<Option<Vec<u8>>> {
         let engine = self.engine();
         let (mut seen, limit) = (Vec::new(), limit.max(1));
-        let mut found: BTreeMap<Box<[u8]>, Then> = BTreeMap::new();
-        let keep = |key: &[u8], value: Value<'_>| drop(found.insert(key.into(), Then::of(&value)));
+        let mut found = Copies::default();
+        let keep = |key: &[u8], value: Value<'_>| found.push(key, &value);
         let rest = engine.range(range, limit, keep, |ticket| saw(&mut seen, ticket))?;
         // Of what is behind that nothing was read.
         let until = rest.as_deref().map_or(range, |rest| up_to(range, rest));
@@ -342,8 +319,12 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         let of_older = older.values().flatten().filter_map(|older| older.ticket);
         of_older.for_each(|ticket| saw(&mut seen, ticket));
         self.settle(&seen)?;
-        let mut values: BTreeMap<&[u8], Value<'_>> =
-            found.iter().map(|(key, then)| (&**key, then.value())).collect();
+        if older.is_empty() && within(writes, until).next().is_none() {
+            // Nothing was written since: they are in their order.
+            found.iter().for_each(|(key, value)| each(key, value));
+            return Ok(rest);
+        }
+        let mut values: BTreeMap<&[u8], Value<'_>> = found.iter().collect();
         for (key, older) in &older {
             match older.as_deref().and_then(value_of_older) {
                 Some(value) => drop(values.insert(key, value)),
@@ -540,31 +521,6 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
             }
         }
         Ok(())
-    }
-}
-
-/// How many keys are read as one: about a megabyte of them and their values, as those before were.
-struct Page {
-    keys: usize,
-    met: usize,
-    bytes: usize,
-}
-
-impl Page {
-    fn new() -> Page {
-        Page { keys: 16, met: 0, bytes: 0 }
-    }
-
-    fn count(&mut self, key: &[u8], value: &Value<'_>) {
-        self.met += 1;
-        self.bytes += key.len() + value.bytes.len();
-    }
-
-    fn end(&mut self) {
-        if let Some(mean) = self.bytes.checked_div(self.met) {
-            self.keys = (PAGE_BYTES / mean.max(1)).clamp(1, PAGE_MOST);
-        }
-        (self.met, self.bytes) = (0, 0);
     }
 }
 

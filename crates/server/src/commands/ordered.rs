@@ -37,11 +37,10 @@ impl<'a> Asked<'a> {
             }
         }
         let (one, other) = (args.at(first), args.at(first + 1));
-        let (low, high) = match asked.range.direction {
-            Direction::Up => (one, other),
-            Direction::Down => (other, one),
+        asked.range = match asked.range.direction {
+            Direction::Up => between(one, other)?,
+            Direction::Down => between(other, one)?.reversed(),
         };
-        (asked.range.from, asked.range.to) = between(low, high)?;
         Ok(asked)
     }
 }
@@ -78,17 +77,15 @@ impl Found {
     }
 }
 
-/// Two bounds as those of ZRANGEBYLEX: `[key` with the key, `(key` without, `-` and `+` for none.
-pub(super) fn between<'a>(
-    low: &'a [u8],
-    high: &'a [u8],
-) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Failure> {
+/// A range by two bounds as those of ZRANGEBYLEX: `[key` with the key, `(key` without, `-` and `+` for none.
+pub(super) fn between<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Range<'a>, Failure> {
+    let (mut from, mut to) = (bound(low)?, bound(high)?);
     // The end of keys where their beginning is meant, or the other way round: nothing lies between.
     if low == b"+" || high == b"-" {
         let nothing = Bound::Excluded(&b""[..]);
-        return bound(low).and(bound(high)).map(|_| (nothing, nothing));
+        (from, to) = (nothing, nothing);
     }
-    Ok((bound(low)?, bound(high)?))
+    Ok(Range { from, to, direction: Direction::Up })
 }
 
 fn bound(argument: &[u8]) -> Result<Bound<&[u8]>, Failure> {

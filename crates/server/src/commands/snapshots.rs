@@ -217,9 +217,7 @@ pub(super) fn read(context: &mut Context<'_>, session: &mut Session, args: Args<
             goes_on
         })?;
         for pair in bounds.chunks_exact(2) {
-            let (from, to) = between(pair[0], pair[1])?;
-            let range = Range { from, to, ..Range::ALL };
-            visit(snapshot, range, |key, value| {
+            visit(snapshot, between(pair[0], pair[1])?, |key, value| {
                 records.push(key, value) && records.count <= RECORDS_MOST
             })?;
             if records.count > RECORDS_MOST {
