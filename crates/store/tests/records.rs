@@ -89,10 +89,11 @@ fn records_are_what_reads_one_after_the_other_find() {
         let points: Vec<_> = (0..draw(50)).map(|_| key(draw(KEYS + 100))).collect();
         let points: Vec<&[u8]> = points.iter().map(Vec::as_slice).collect();
         let ends: Vec<_> = (0..8).map(|_| key(draw(KEYS))).collect();
-        let pairs =
-            ends.chunks(2).map(|pair| (pair.iter().min().unwrap(), pair.iter().max().unwrap()));
-        let of = |(from, to): (&'_ Vec<u8>, &'_ Vec<u8>)| (from.clone(), to.clone());
-        let bounds: Vec<_> = pairs.map(of).collect();
+        let in_order = |pair: &[Vec<u8>]| {
+            let [one, other] = pair else { unreachable!("eight ends") };
+            (one.min(other).clone(), one.max(other).clone())
+        };
+        let bounds: Vec<_> = ends.chunks(2).map(in_order).collect();
         let mut ranges: Vec<Range<'_>> =
             bounds.iter().map(|(from, to)| Range::from(&from[..]..&to[..])).collect();
         ranges[0] = ranges[0].reversed();
