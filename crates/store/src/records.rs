@@ -113,14 +113,14 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         ranges: &[Range<'_>],
         batch: &Batch,
     ) -> Result<Records> {
-        let mut records = Records::default();
+        let (mut records, mut looks) = (Records::default(), usize::MAX);
         self.multi_get(keys, |asked, found| {
             let found = batch.find(keys[asked]).map_or(found, Pending::value);
             found.iter().for_each(|value| records.push(asked, keys[asked], value.bytes));
         })?;
         for (number, range) in ranges.iter().enumerate() {
             let asked = keys.len() + number;
-            self.range_while_with(*range, usize::MAX, batch.writes(), |key, value| {
+            self.range_while_with(*range, &mut looks, batch.writes(), |key, value| {
                 records.push(asked, key, value.bytes);
                 true
             })?;

@@ -398,8 +398,8 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
         &self,
         mut each: impl FnMut(&[u8], Value<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let mut told = Ok(());
-        self.range_while(Range::ALL, usize::MAX, |key, value| {
+        let (mut told, mut looks) = (Ok(()), usize::MAX);
+        self.range_while(Range::ALL, &mut looks, |key, value| {
             told = each(key, value);
             told.is_ok()
         })?;
@@ -407,8 +407,8 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     }
 
     /// Visits the keys of a range in its direction, each once, until `each` says no; whether it did, or the range is
-    /// over. If not, that is because `looks` keys had been looked at (one at least): those that came since the moment
-    /// are looked at and not told. About a megabyte of values is held at a time.
+    /// over. If not, that is because as many keys had been looked at as `looks` says, which is less by those then: keys
+    /// that came since the moment are looked at and not told. About a megabyte of values is held at a time.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -416,8 +416,9 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
     /// # let map = terrace_store::Map::open(dir.path(), options)?;
     /// map.multi_put(&[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])?;
-    /// let mut sum = 0;
-    /// let is_done = map.snapshot().range_while(terrace_store::Range::ALL, 1_000, |key, value| {
+    /// let (mut sum, mut looks) = (0, 1_000);
+    /// let all = terrace_store::Range::ALL;
+    /// let is_done = map.snapshot().range_while(all, &mut looks, |key, value| {
     ///     sum += i32::from(value.bytes[0] - b'0');
     ///     key != b"b"
     /// })?;
@@ -430,7 +431,7 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     pub fn range_while(
         &self,
         range: Range<'_>,
-        looks: usize,
+        looks: &mut usize,
         each: impl FnMut(&[u8], Value<'_>) -> bool,
     ) -> Result<bool> {
         self.range_while_with(range, looks, &BTreeMap::new(), each)
@@ -440,15 +441,15 @@ impl<M: Memory, I: Memory> MapSnapshot<M, I> {
     pub(crate) fn range_while_with(
         &self,
         range: Range<'_>,
-        looks: usize,
+        looks: &mut usize,
         writes: &BTreeMap<Box<[u8]>, Pending>,
         mut each: impl FnMut(&[u8], Value<'_>) -> bool,
     ) -> Result<bool> {
-        let (mut page, mut left, mut goes_on) = (Page::new(), looks.max(1), true);
+        let (mut page, mut goes_on) = (Page::new(), true);
         let mut last = None::<Vec<u8>>;
-        while left > 0 {
-            let keys = page.keys.min(left);
-            left -= keys;
+        while *looks > 0 {
+            let keys = page.keys.min(*looks);
+            *looks -= keys;
             let tell = |key: &[u8], value: Value<'_>| {
                 page.count(key, &value);
                 goes_on = goes_on && each(key, value);

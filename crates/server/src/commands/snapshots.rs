@@ -15,7 +15,7 @@ use terrace::{MapSnapshot, Moment, Range, Session, Value};
 /// Snapshots that a client may have open, and all clients together: each write of a key looks at those that are.
 const OPEN_MOST: usize = 16;
 const ALL_OPEN_MOST: usize = 1_000;
-/// Records, and ranges, of one SNAPSHOT.READ, and keys that are looked at for a range: none holds up a loop for long.
+/// Records, and ranges, of one SNAPSHOT.READ, and keys that a command looks at in vain: none holds up a loop for long.
 const RECORDS_MOST: usize = 10_000;
 const RANGES_MOST: usize = 1_000;
 const LOOKS_MOST: usize = 100_000;
@@ -148,17 +148,18 @@ pub(super) fn mget(context: &mut Context<'_>, session: &mut Session, args: Args<
     Ok(())
 }
 
-/// Visits a range until `each` says no.
+/// Visits a range until `each` says no; `looks` is less by the keys that were looked at then.
 fn visit(
     snapshot: &MapSnapshot,
     range: Range<'_>,
+    looks: &mut usize,
     each: impl FnMut(&[u8], Value<'_>) -> bool,
 ) -> Result<(), Failure> {
-    match snapshot.range_while(range, LOOKS_MOST, each)? {
+    match snapshot.range_while(range, looks, each)? {
         true => Ok(()),
         false => {
-            let text = "are newer than the snapshot: ask for parts of it, or open a new snapshot";
-            Err(format!("ERR more than {LOOKS_MOST} keys of the range {text}").into())
+            let text = "are newer than the snapshot: ask for parts, or open a new snapshot";
+            Err(format!("ERR more than {LOOKS_MOST} keys of what was asked for {text}").into())
         }
     }
 }
@@ -168,9 +169,9 @@ pub(super) fn range(context: &mut Context<'_>, session: &mut Session, args: Args
     let asked = Asked::parse(args, 2)?;
     let moment = moment(context, args)?;
     let mut found = Found::of(&asked, context.core.limits.output_buffer_bytes);
-    let mut left = asked.limit;
+    let (mut left, mut looks) = (asked.limit, asked.limit + LOOKS_MOST);
     within(session, &moment, |snapshot| {
-        visit(snapshot, asked.range, |key, value| {
+        visit(snapshot, asked.range, &mut looks, |key, value| {
             left -= 1;
             found.push(key, value) && left > 0
         })
@@ -210,6 +211,7 @@ pub(super) fn read(context: &mut Context<'_>, session: &mut Session, args: Args<
     }
     let moment = moment(context, args)?;
     let mut records = Records::new(context.core.limits.output_buffer_bytes);
+    let mut looks = RECORDS_MOST + LOOKS_MOST;
     within(session, &moment, |snapshot| {
         look_up(snapshot, keys, |key, value| {
             let goes_on = value.is_none_or(|value| records.push(key, value));
@@ -217,7 +219,7 @@ pub(super) fn read(context: &mut Context<'_>, session: &mut Session, args: Args<
             goes_on
         })?;
         for pair in bounds.chunks_exact(2) {
-            visit(snapshot, between(pair[0], pair[1])?, |key, value| {
+            visit(snapshot, between(pair[0], pair[1])?, &mut looks, |key, value| {
                 records.push(key, value) && records.count <= RECORDS_MOST
             })?;
             if records.count > RECORDS_MOST {
