@@ -288,9 +288,10 @@ mod tests {
     #[test]
     fn memory_grows_when_it_is_touched() {
         let before = Memory::now();
-        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let block = std::hint::black_box(vec![1u8; 128 << 20]);
         let after = Memory::now();
-        assert!(after.resident_bytes >= before.resident_bytes + (60 << 20));
+        // The tests beside this one give some back meanwhile.
+        assert!(after.resident_bytes >= before.resident_bytes + (64 << 20), "{before:?} {after:?}");
         assert!(after.peak_bytes >= after.resident_bytes);
         drop(block);
     }
