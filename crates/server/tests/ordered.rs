@@ -1,22 +1,11 @@
 //! Ordered maps over the wire: RANGE, and what all maps do.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-use crate::common::{TestServer, options};
-use terrace::{Durability, Kind, MapOptions};
-
-fn ordered() -> TestServer {
-    let maps = MapOptions {
-        kind: Kind::Ordered,
-        durability: Durability::None,
-        memory_budget_bytes: 512 << 20,
-        ..MapOptions::default()
-    };
-    TestServer::with_maps(options(), maps)
-}
+use crate::common::TestServer;
 
 #[test]
 fn range_answers_keys_and_values_in_order_both_ways() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let mut client = server.client();
     assert_eq!(client.line("MSET d 4 a 1 c 3 b 2 e 5"), "OK");
     for (asked, told) in [
@@ -46,7 +35,7 @@ fn range_answers_keys_and_values_in_order_both_ways() {
 
 #[test]
 fn a_large_range_is_read_page_by_page() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let mut client = server.client();
     for n in 0..5_000 {
         client.send(&crate::common::request(&["SET", &format!("key:{n:05}"), "x"]));
@@ -68,7 +57,7 @@ fn a_large_range_is_read_page_by_page() {
 
 #[test]
 fn invalid_arguments_of_range_are_errors() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let mut client = server.client();
     for (asked, told) in [
         ("RANGE a +", "-ERR min or max not valid string range item: use [key, (key, - or +"),
@@ -92,7 +81,7 @@ fn invalid_arguments_of_range_are_errors() {
 
 #[test]
 fn an_ordered_map_scans_and_draws_random_keys() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let mut client = server.client();
     assert_eq!(client.line("RANDOMKEY"), "nil");
     for n in 0..300 {

@@ -5,21 +5,11 @@
 use crate::common::{Reply, TestServer, eventually, info, options, request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use terrace::{Durability, Kind, MapOptions, WhenFull};
-
-fn ordered() -> TestServer {
-    let maps = MapOptions {
-        kind: Kind::Ordered,
-        durability: Durability::None,
-        memory_budget_bytes: 512 << 20,
-        ..MapOptions::default()
-    };
-    TestServer::with_maps(options(), maps)
-}
+use terrace::{Durability, MapOptions, WhenFull};
 
 #[test]
 fn what_others_write_is_not_in_it() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let (mut client, mut other) = (server.client(), server.client());
     client.line("MSET a 1 b 2 c 3");
     client.line("SELECT 3");
@@ -59,7 +49,7 @@ fn what_others_write_is_not_in_it() {
 /// Keys that came since are looked at and not told: a page of them is not the end of a range.
 #[test]
 fn a_range_is_whole_though_much_is_newer() {
-    let server = ordered();
+    let server = TestServer::ordered();
     let mut client = server.client();
     client.line("MSET b 1 z 2");
     client.line("SNAPSHOT.OPEN");
@@ -165,6 +155,21 @@ fn it_ends_with_its_connection_a_reset_and_its_time() {
     open(&mut watcher, "0");
     let refused = client.line("SNAPSHOT.GET 1 a");
     assert!(refused.contains("its time is over (snapshot-timeout)"), "{refused}");
+}
+
+#[test]
+fn all_clients_together_have_so_many() {
+    let server = TestServer::start();
+    let mut clients: Vec<_> = (0..63).map(|_| server.client()).collect();
+    let opens = clients
+        .iter_mut()
+        .flat_map(|client| (0..16).map(|_| client.line("SNAPSHOT.OPEN")).collect::<Vec<_>>());
+    let (opened, refused): (Vec<_>, Vec<_>) = opens.partition(|told| told.starts_with(':'));
+    assert_eq!((opened.len(), refused.len()), (1_000, 8));
+    assert!(refused[0].starts_with("-ERR all clients have at most 1000 snapshots"), "{refused:?}");
+    clients.truncate(1);
+    let again = || server.client().line("SNAPSHOT.OPEN") == ":1";
+    eventually("those of others that have gone make room", again);
 }
 
 /// Transactions move between two databases while others look: the sum is the same in every snapshot.

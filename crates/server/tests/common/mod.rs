@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use terrace::{Database, Durability, MapOptions};
+use terrace::{Database, Durability, Kind, MapOptions};
 use terrace_server::{Server, ServerOptions};
 
 /// Long enough for a loaded machine, short enough to fail in one's lifetime.
@@ -42,6 +42,16 @@ impl TestServer {
             ..MapOptions::default()
         };
         TestServer::with_maps(options, maps)
+    }
+    /// One whose maps are ordered.
+    pub fn ordered() -> TestServer {
+        let maps = MapOptions {
+            kind: Kind::Ordered,
+            durability: Durability::None,
+            memory_budget_bytes: 512 << 20,
+            ..MapOptions::default()
+        };
+        TestServer::with_maps(options(), maps)
     }
     pub fn with_maps(options: ServerOptions, maps: MapOptions) -> TestServer {
         TestServer::over(tempfile::tempdir().unwrap(), options, maps)
