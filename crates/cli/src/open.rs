@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
-use terrace::{Config, Database, Kind, Map, Procedure, Queue, RecoveryReport, Words};
+use terrace::{Config, Database, Kind, Map, Queue, RecoveryProcedure, RecoveryReport, Words};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -201,7 +201,9 @@ fn chosen(map: &Map) -> String {
             let rule = map.index_rule().filter(|_| report.kept.is_some());
             let how = match (rule, report.procedure) {
                 (None, _) => String::new(),
-                (Some(rule), Procedure::ReadSlots | Procedure::ReadLogs) => format!(": {rule}"),
+                (Some(rule), RecoveryProcedure::ReadSlots | RecoveryProcedure::ReadLogs) => {
+                    format!(": {rule}")
+                }
                 (Some(rule), _) => format!(": as it was made; a new one would be {rule}"),
             };
             format!("; index = \"auto\"{how}")

@@ -79,7 +79,7 @@ pub use pressure::Wait;
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};
 pub use range::Range;
 pub use records::{RecordEnd, Records};
-pub use recover::{Procedure, RecoveryReport};
+pub use recover::{RecoveryProcedure, RecoveryReport};
 pub use scrub::ScrubStats;
 pub use session::Session;
 pub use snapshot::MapSnapshot;

@@ -29,7 +29,7 @@ use terrace_memory::{Memory, Native};
 
 /// The recovery that ran; the numbers are those of Wu, chapter 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Procedure {
+pub enum RecoveryProcedure {
     /// 1: full slab scan.
     ReadSlots,
     /// 2: full log scan.
@@ -47,30 +47,30 @@ pub enum Procedure {
     AsClosed,
 }
 
-impl Procedure {
+impl RecoveryProcedure {
     /// Its number in Wu, chapter 2; 0 if it is none of those.
     pub fn number(self) -> u8 {
         match self {
-            Procedure::ReadSlots => 1,
-            Procedure::ReadLogs => 2,
-            Procedure::WalkToSlots => 3,
-            Procedure::WalkToLogs => 4,
-            Procedure::Replay => 5,
-            Procedure::SavedIndex | Procedure::AsClosed => 0,
+            RecoveryProcedure::ReadSlots => 1,
+            RecoveryProcedure::ReadLogs => 2,
+            RecoveryProcedure::WalkToSlots => 3,
+            RecoveryProcedure::WalkToLogs => 4,
+            RecoveryProcedure::Replay => 5,
+            RecoveryProcedure::SavedIndex | RecoveryProcedure::AsClosed => 0,
         }
     }
 }
 
-impl fmt::Display for Procedure {
+impl fmt::Display for RecoveryProcedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Procedure::ReadSlots => "full slab scan",
-            Procedure::ReadLogs => "full log scan",
-            Procedure::WalkToSlots => "index walk: unnamed slots were freed",
-            Procedure::WalkToLogs => "index walk: unnamed bytes counted as dead",
-            Procedure::Replay => "replay of the last section",
-            Procedure::SavedIndex => "saved index, and a scan of the logs since",
-            Procedure::AsClosed => "index and allocation metadata reopened as closed",
+            RecoveryProcedure::ReadSlots => "full slab scan",
+            RecoveryProcedure::ReadLogs => "full log scan",
+            RecoveryProcedure::WalkToSlots => "index walk: unnamed slots were freed",
+            RecoveryProcedure::WalkToLogs => "index walk: unnamed bytes counted as dead",
+            RecoveryProcedure::Replay => "replay of the last section",
+            RecoveryProcedure::SavedIndex => "saved index, and a scan of the logs since",
+            RecoveryProcedure::AsClosed => "index and allocation metadata reopened as closed",
         })
     }
 }
@@ -91,7 +91,7 @@ pub struct RecoveryReport {
     /// Bytes read and verified; of a walk, those of the items named.
     pub bytes: u64,
     /// Which recovery ran.
-    pub procedure: Procedure,
+    pub procedure: RecoveryProcedure,
     /// Why a persistent index was not used, though one was asked for.
     pub unfit: Option<String>,
     /// The index that is kept with the values: the one in use; of a map that is only read, the one that lies beside
@@ -299,19 +299,19 @@ fn looking_ahead<T>(page: &[T], ask_for: impl Fn(&T), mut each: impl FnMut(&T)) 
 }
 
 /// The procedure that reads all values.
-pub(crate) fn read_by<M: Memory, I: Memory>(engine: &Engine<M, I>) -> Procedure {
-    engine.values.logs().map_or(Procedure::ReadSlots, |_| Procedure::ReadLogs)
+pub(crate) fn read_by<M: Memory, I: Memory>(engine: &Engine<M, I>) -> RecoveryProcedure {
+    engine.values.logs().map_or(RecoveryProcedure::ReadSlots, |_| RecoveryProcedure::ReadLogs)
 }
 
 /// The procedure that walks the index.
-pub(crate) fn walked_by<M: Memory, I: Memory>(engine: &Engine<M, I>) -> Procedure {
-    engine.values.logs().map_or(Procedure::WalkToSlots, |_| Procedure::WalkToLogs)
+pub(crate) fn walked_by<M: Memory, I: Memory>(engine: &Engine<M, I>) -> RecoveryProcedure {
+    engine.values.logs().map_or(RecoveryProcedure::WalkToSlots, |_| RecoveryProcedure::WalkToLogs)
 }
 
 pub(crate) fn report<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
     found: Recovered,
-    procedure: Procedure,
+    procedure: RecoveryProcedure,
 ) -> RecoveryReport {
     let Recovered { segments, items, bytes, torn, damage, steps, elapsed } = found;
     RecoveryReport {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::index::{Claimed, Found, Index, KeyIndex, Position, Site};
 use crate::kept::{IndexPlace, Kept, index_error};
 use crate::open::Opening;
-use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
+use crate::recover::{Opened, RecoveryProcedure, RecoveryReport, read_by, report, walked_by};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -37,7 +37,7 @@ struct Fit<M: Memory, I: Memory> {
     engine: Engine<M, I>,
     file: IndexFile<I>,
     found: Recovered,
-    procedure: Procedure,
+    procedure: RecoveryProcedure,
     /// Why it could not be reopened with its allocation metadata, though it said so.
     unfit: Option<String>,
 }
@@ -225,8 +225,11 @@ impl Opening<'_> {
         let engine = self.engine(values, index, file.seed);
         match reopen_allocation(&engine, &allocation) {
             Ok(found) => {
-                let procedure =
-                    if state.is_closed { Procedure::AsClosed } else { Procedure::Replay };
+                let procedure = if state.is_closed {
+                    RecoveryProcedure::AsClosed
+                } else {
+                    RecoveryProcedure::Replay
+                };
                 // Nobody has read them.
                 engine.values.verify_on_read();
                 Ok(Ok(Fit { engine, file, found, procedure, unfit: None }))
@@ -297,7 +300,7 @@ impl Opening<'_> {
         let values = &engine.values;
         if is_full {
             values.medium().grow(0, Joint::VALUES_BYTES)?;
-            if !matches!(fit.procedure, Procedure::Replay | Procedure::AsClosed) {
+            if !matches!(fit.procedure, RecoveryProcedure::Replay | RecoveryProcedure::AsClosed) {
                 engine.write_allocation(&file.allocation())?;
             }
         }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::open::{LEAST_ITEM_BYTES, Opening};
 use crate::plan::Place;
-use crate::recover::{Opened, Procedure, RecoveryReport, Visit, report};
+use crate::recover::{Opened, RecoveryProcedure, RecoveryReport, Visit, report};
 use crate::recovered::PutAside;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -212,7 +212,7 @@ impl Opening<'_> {
         let loading = start.elapsed();
         let engine = self.engine(values, index, parameters.seed);
         let found = self.read_since(&engine, &saved, &parameters, live, &mut deleted)?;
-        let report = report(&engine, found, Procedure::SavedIndex);
+        let report = report(&engine, found, RecoveryProcedure::SavedIndex);
         let mut steps = vec![("load the saved index", loading)];
         steps.extend(report.steps);
         let elapsed = report.elapsed + loading;

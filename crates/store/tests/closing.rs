@@ -4,7 +4,9 @@ use crate::adversary::in_memory;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_memory::Domain;
-use terrace_store::{Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign};
+use terrace_store::{
+    Durability, Error, Kind, Map, MapOptions, Persist, RecoveryProcedure, ValueDesign,
+};
 
 /// For a loop that ends once the map refuses what it does.
 ///
@@ -147,7 +149,7 @@ fn close_beside_writers(options: &MapOptions, round: u64) {
     let recovery = map.recovery();
     assert_eq!(recovery.unfit, None, "{what}");
     if options.persist != Persist::Values {
-        assert_eq!(recovery.procedure, Procedure::AsClosed, "{what}: {recovery:?}");
+        assert_eq!(recovery.procedure, RecoveryProcedure::AsClosed, "{what}: {recovery:?}");
     }
     assert!(map.check_slots().is_none_or(|slots| slots.is_ok()), "{what}: {:?}", map.check_slots());
     for (writer, (written, deleted)) in acknowledged.iter().enumerate() {

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use terrace_store::laboratory::{Laboratory, TreeForm};
 use terrace_store::{
-    Access, Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign,
+    Access, Domain, Durability, Error, Kind, Map, MapOptions, Persist, RecoveryProcedure,
+    ValueDesign,
 };
 
 /// What each key may hold: the last acknowledged write or deletion, and those begun since.
@@ -319,7 +320,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
         map.close().expect("close");
         drop(map);
         let map = Map::open(&store, options()).expect("a full disk is no damage");
-        assert_eq!(map.recovery().procedure, Procedure::AsClosed);
+        assert_eq!(map.recovery().procedure, RecoveryProcedure::AsClosed);
         assert!(
             (0..written + 5_000).all(|key| read(&map, key) == Some(1 + u64::from(key >= written))),
             "nothing is lost"

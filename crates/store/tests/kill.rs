@@ -16,7 +16,9 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::Budget;
 use terrace_store::laboratory::{Laboratory, LeafForm, TreeForm};
-use terrace_store::{Domain, Durability, Kind, Map, MapOptions, Procedure, Session, ValueDesign};
+use terrace_store::{
+    Domain, Durability, Kind, Map, MapOptions, RecoveryProcedure, Session, ValueDesign,
+};
 use terrace_workload::Failure;
 use terrace_workload::crash::{Journal, Promise, Recovered, Script, Writer, drive, verify};
 use terrace_workload::random::Rng;
@@ -207,7 +209,7 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
         torn += map.recovery().torn.len();
         walks += usize::from(matches!(
             map.recovery().procedure,
-            Procedure::WalkToLogs | Procedure::WalkToSlots
+            RecoveryProcedure::WalkToLogs | RecoveryProcedure::WalkToSlots
         ));
         let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
         assert!(

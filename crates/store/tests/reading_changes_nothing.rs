@@ -9,8 +9,8 @@ use std::sync::Arc;
 use terrace_memory::Budget;
 use terrace_store::queue::Form;
 use terrace_store::{
-    Access, Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, Queue,
-    QueueOptions, ValueDesign, Words, WordsOptions,
+    Access, Domain, Durability, Error, Kind, Map, MapOptions, Persist, Queue, QueueOptions,
+    RecoveryProcedure, ValueDesign, Words, WordsOptions,
 };
 
 const KEYS: u64 = 3000;
@@ -169,7 +169,7 @@ fn a_map_is_read_at_rest_and_after_a_crash_and_its_files_stay_as_they_are() {
                 let before = files(dir.path());
                 let map = Map::open(dir.path(), asked).expect("as before");
                 if persist != Persist::Values {
-                    assert_eq!(map.recovery().procedure, Procedure::AsClosed, "{what}");
+                    assert_eq!(map.recovery().procedure, RecoveryProcedure::AsClosed, "{what}");
                 }
                 assert!(contents(&map) == expected, "{what}");
                 map.put(b"new", b"value").expect("it is to be written");

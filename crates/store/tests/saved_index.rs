@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use terrace_store::{Access, Durability, Map, MapOptions, Procedure, WhenFull};
+use terrace_store::{Access, Durability, Map, MapOptions, RecoveryProcedure, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const VALUE_BYTES: usize = 4000;
@@ -102,7 +102,7 @@ fn check(map: &Map, keys: u64, write: impl Fn(u64) -> Option<u64>) {
 #[track_caller]
 fn check_by_index(map: &Map, items: u64) {
     let recovery = map.recovery();
-    assert_eq!(recovery.procedure, Procedure::SavedIndex, "{:?}", recovery.unfit);
+    assert_eq!(recovery.procedure, RecoveryProcedure::SavedIndex, "{:?}", recovery.unfit);
     assert!(recovery.items <= items, "{} items were read", recovery.items);
 }
 
@@ -197,7 +197,7 @@ fn what_was_collected_after_the_index_was_saved_is_found_where_it_went() {
     drop(map);
     for dir in [&crashed, &dir] {
         let map = open(dir.path());
-        assert_eq!(map.recovery().procedure, Procedure::SavedIndex, "{:?}", map.recovery());
+        assert_eq!(map.recovery().procedure, RecoveryProcedure::SavedIndex, "{:?}", map.recovery());
         check(&map, KEYS, |n| match n % 8 {
             0 => None,
             4 => Some(1),
@@ -251,7 +251,7 @@ fn an_index_that_is_saved_while_others_write_misses_nothing() {
     for _ in 0..2 {
         let crashed = crashed(&map, dir.path());
         let map_again = open(crashed.path());
-        assert_eq!(map_again.recovery().procedure, Procedure::SavedIndex);
+        assert_eq!(map_again.recovery().procedure, RecoveryProcedure::SavedIndex);
         check(&map_again, KEYS, write);
         map.save_index().expect("saved");
     }
@@ -301,7 +301,7 @@ fn a_damaged_index_is_not_used_and_all_logs_are_read() {
             flip(&file, part + at);
             let map = open(damaged.path());
             let recovery = map.recovery();
-            assert_eq!(recovery.procedure, Procedure::ReadLogs, "byte {at} of {part}");
+            assert_eq!(recovery.procedure, RecoveryProcedure::ReadLogs, "byte {at} of {part}");
             let why = recovery.unfit.clone().expect("it says why");
             assert!(why.contains("the saved index was not used"), "{why}");
             assert_eq!(map.len(), KEYS);
@@ -442,12 +442,12 @@ fn an_opening_that_keeps_all_in_memory_reads_all() {
     close(map);
     let refuse = MapOptions { when_full: WhenFull::Refuse, ..options() };
     let map = Map::open(dir.path(), refuse).expect("open");
-    assert_eq!(map.recovery().procedure, Procedure::ReadLogs);
+    assert_eq!(map.recovery().procedure, RecoveryProcedure::ReadLogs);
     // What the record named is free: a later opening must not take it for an index.
     let idle = crashed(&map, dir.path());
     for _ in 0..2 {
         let map = Map::open(idle.path(), options()).expect("open");
-        assert_eq!(map.recovery().procedure, Procedure::ReadLogs);
+        assert_eq!(map.recovery().procedure, RecoveryProcedure::ReadLogs);
         assert_eq!(map.recovery().unfit, None, "no index is named");
         check(&map, KEYS, |_| Some(1));
         let refuse = MapOptions { when_full: WhenFull::Refuse, ..options() };
@@ -458,6 +458,6 @@ fn an_opening_that_keeps_all_in_memory_reads_all() {
     close(map);
     assert!(segments_of_index(&dir.path().join("values.log")).is_empty());
     let map = open(dir.path());
-    assert_eq!(map.recovery().procedure, Procedure::ReadLogs);
+    assert_eq!(map.recovery().procedure, RecoveryProcedure::ReadLogs);
     check(&map, KEYS, |n| Some(if n % 2 == 0 { 2 } else { 1 }));
 }

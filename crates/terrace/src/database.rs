@@ -5,6 +5,7 @@ mod map_opener;
 mod medium;
 mod opening;
 mod queues;
+mod transactions;
 mod words;
 
 pub(crate) use map_opener::Given;
@@ -21,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
 use terrace_store::{
-    Access, DirectoryLock, DiskBudget, DiskSpace, Error, IndexTier, Map, MapOptions, Moment, Queue,
-    Result, Together, Transaction, Words,
+    Access, DirectoryLock, DiskBudget, DiskSpace, Error, IndexTier, Map, MapOptions, Queue, Result,
+    Together, Words,
 };
 use terrace_transact::ledger::Ledger;
 
@@ -415,78 +416,6 @@ impl Database {
         let maps = self.maps();
         let opened = maps.get(name)?;
         Some(opened.index.as_ref().unwrap_or(&opened.share).name.clone())
-    }
-
-    /// All maps as they are now, whatever is written after: [`Map::at`] gives each of them.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// let (stock, orders) = (db.map("stock")?, db.map("orders")?);
-    /// stock.put(b"chair", b"7")?;
-    /// let moment = db.snapshot();
-    /// stock.put(b"chair", b"6")?;
-    /// orders.put(b"1", b"chair")?;
-    /// assert_eq!(stock.at(&moment)?.get(b"chair")?.as_deref(), Some(&b"7"[..]));
-    /// assert_eq!(orders.at(&moment)?.get(b"1")?, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Complexity
-    /// O(1) in the data. The first one for a second waits for the writes that are under way.
-    pub fn snapshot(&self) -> Arc<Moment> {
-        self.options.moments.open()
-    }
-
-    /// Begins a transaction, which reads all maps as they are now, and writes as one or not at all. It is committed by
-    /// [`Transaction::commit`]; dropped it leaves nothing.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// let stock = db.map("stock")?;
-    /// stock.put(b"chair", b"1")?;
-    /// let mut transaction = db.begin();
-    /// transaction.delete(&stock, b"chair")?;
-    /// transaction.put(&stock, b"sold", b"chair")?;
-    /// assert!(stock.get(b"chair")?.is_some(), "nobody sees it yet");
-    /// transaction.commit()?;
-    /// assert!(stock.get(b"chair")?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Complexity
-    /// As [`Database::snapshot`].
-    pub fn begin(&self) -> Transaction {
-        self.options.moments.begin()
-    }
-
-    /// Runs `f` in a transaction and commits it; if others came first, again, in a new one, after a pause that grows.
-    /// So `f` must have no other effect that cannot be repeated.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// let accounts = db.map("accounts")?;
-    /// accounts.multi_put(&[(b"ada", &[9]), (b"grace", &[1])])?;
-    /// let of = |balance: Option<Vec<u8>>| balance.map_or(0, |bytes| bytes[0]);
-    /// db.transaction(|transaction| {
-    ///     let (ada, grace) =
-    ///         (of(transaction.get(&accounts, b"ada")?), of(transaction.get(&accounts, b"grace")?));
-    ///     transaction.put(&accounts, b"ada", &[ada - 5])?;
-    ///     transaction.put(&accounts, b"grace", &[grace + 5])
-    /// })?;
-    /// assert_eq!(accounts.get(b"grace")?.as_deref(), Some(&[6][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of `f`, and of [`Transaction::commit`], a conflict aside: nothing is written then.
-    pub fn transaction<R, E: From<Error>>(
-        &self,
-        f: impl FnMut(&mut Transaction) -> std::result::Result<R, E>,
-    ) -> std::result::Result<R, E> {
-        self.options.moments.transaction(f)
     }
 
     /// Makes everything acknowledged before the call durable, in every map, queue and ledger that is open.

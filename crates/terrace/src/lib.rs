@@ -31,9 +31,9 @@ pub use terrace_store::words;
 pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, DiskBudget, DiskSpace, DiskUse, Domain, Durability,
     Error, IndexTier, Items, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment,
-    Moments, Persist, Popped, Procedure, Queue, QueueBuilder, QueueOptions, QueueStats, Range,
-    RecordEnd, Records, RecoveryReport, Result, Session, TornTail, Transaction, Value, ValueDesign,
-    Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
+    Moments, Persist, Popped, Queue, QueueBuilder, QueueOptions, QueueStats, Range, RecordEnd,
+    Records, RecoveryProcedure, RecoveryReport, Result, Session, TornTail, Transaction, Value,
+    ValueDesign, Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
 };
-pub use terrace_transact::ledger;
+pub use terrace_transact::{Call, Procedure, ProcedureError, ProcedureStats, device, ledger};
 pub use typed::{Key, KeyParts, TypedItems, TypedMap};

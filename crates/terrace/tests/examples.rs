@@ -17,6 +17,7 @@ examples! {
     bank_transfer in "../examples/bank_transfer.rs";
     cache in "../examples/cache.rs";
     counters in "../examples/counters.rs";
+    dispatch in "../examples/dispatch.rs";
     jobs in "../examples/jobs.rs";
     larger_than_memory in "../examples/larger_than_memory.rs";
     time_series in "../examples/time_series.rs";

@@ -3,3 +3,4 @@
 
 mod kill;
 mod ledger;
+mod procedure;

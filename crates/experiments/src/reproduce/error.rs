@@ -10,6 +10,9 @@ pub enum Error {
     /// The map under test refused something.
     #[error("the map under test: {0}")]
     Map(#[from] terrace_store::Error),
+    /// A procedure under test failed.
+    #[error("the procedure under test: {0}")]
+    Procedure(#[from] terrace_transact::ProcedureError),
     /// The workload could not be run.
     #[error("the workload: {0}")]
     Workload(terrace_workload::Failure),
@@ -39,6 +42,12 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         what: String,
     },
+}
+
+impl From<terrace_transact::DeviceError> for Error {
+    fn from(error: terrace_transact::DeviceError) -> Error {
+        Error::Procedure(error.into())
+    }
 }
 
 /// What experiments return.

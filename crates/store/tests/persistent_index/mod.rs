@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use terrace_memory::Domain;
 use terrace_store::laboratory::{Laboratory, TreeForm};
 use terrace_store::{
-    Change, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign,
+    Change, Durability, Error, Kind, Map, MapOptions, Persist, RecoveryProcedure, ValueDesign,
 };
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -86,10 +86,10 @@ enum Way {
 
 fn way(map: &Map) -> Way {
     match map.recovery().procedure {
-        Procedure::ReadLogs | Procedure::ReadSlots => Way::Read,
-        Procedure::WalkToLogs | Procedure::WalkToSlots => Way::Walked,
-        Procedure::Replay => Way::Replayed,
-        Procedure::SavedIndex | Procedure::AsClosed => Way::AsClosed,
+        RecoveryProcedure::ReadLogs | RecoveryProcedure::ReadSlots => Way::Read,
+        RecoveryProcedure::WalkToLogs | RecoveryProcedure::WalkToSlots => Way::Walked,
+        RecoveryProcedure::Replay => Way::Replayed,
+        RecoveryProcedure::SavedIndex | RecoveryProcedure::AsClosed => Way::AsClosed,
     }
 }
 

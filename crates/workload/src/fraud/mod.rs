@@ -9,7 +9,7 @@
 
 mod network;
 
-pub use network::{INPUTS, Network, OUTPUTS, Training};
+pub use network::{INPUTS, Network, OUTPUTS, Training, answers};
 
 use crate::random::{Rng, mix};
 

@@ -85,7 +85,7 @@ impl Network {
 
     /// What it holds of one payment: for honest, for fraud. 896 multiplications.
     pub fn ask(&self, input: &[f32; INPUTS]) -> [f32; OUTPUTS] {
-        self.outputs(&self.hidden(input))
+        answers(&self.weights, input)
     }
 
     /// Whether it holds a payment for fraud.
@@ -101,31 +101,10 @@ impl Network {
         right as f64 / count.max(1) as f64
     }
 
-    fn hidden(&self, input: &[f32; INPUTS]) -> [f32; HIDDEN] {
-        let rows = self.weights[..HIDDEN_BIAS].as_chunks::<INPUTS>().0;
-        let mut hidden = [0.0; HIDDEN];
-        for ((unit, row), bias) in hidden.iter_mut().zip(rows).zip(&self.weights[HIDDEN_BIAS..]) {
-            let sum: f32 = row.iter().zip(input).map(|(weight, input)| weight * input).sum();
-            *unit = (sum + bias).max(0.0);
-        }
-        hidden
-    }
-
-    fn outputs(&self, hidden: &[f32; HIDDEN]) -> [f32; OUTPUTS] {
-        let rows = self.weights[OUTPUT..OUTPUT_BIAS].as_chunks::<HIDDEN>().0;
-        let mut outputs = [0.0; OUTPUTS];
-        for ((output, row), bias) in outputs.iter_mut().zip(rows).zip(&self.weights[OUTPUT_BIAS..])
-        {
-            let sum: f32 = row.iter().zip(hidden).map(|(weight, unit)| weight * unit).sum();
-            *output = 1.0 / (1.0 + (-sum - bias).exp());
-        }
-        outputs
-    }
-
     /// Adds how the loss (the cross-entropy of each output) of one example changes with each weight.
     fn add_slopes(&self, input: &[f32; INPUTS], is_fraud: bool, slopes: &mut [f32]) {
-        let hidden = self.hidden(input);
-        let outputs = self.outputs(&hidden);
+        let hidden = hidden(&self.weights, input);
+        let outputs = outputs(&self.weights, &hidden);
         let wanted = [f32::from(!is_fraud), f32::from(is_fraud)];
         let mut of_hidden = [0.0; HIDDEN];
         for (output, (found, wanted)) in outputs.iter().zip(wanted).enumerate() {
@@ -152,6 +131,42 @@ impl Network {
         let (right, wrong) = if is_fraud { (fraud, honest) } else { (honest, fraud) };
         -right.ln() - (1.0 - wrong).ln()
     }
+}
+
+/// What a network with these weights ([`Network::weights`]) holds of one payment: for honest, for fraud.
+///
+/// ```
+/// use terrace_workload::fraud::{Network, Training, answers};
+/// let network = Network::trained(&Training { examples: 100, rounds: 1, ..Training::default() });
+/// let payment = [0.1, 0.4, 0.4, 0.3, 0.3];
+/// assert_eq!(answers(network.weights(), &payment), network.ask(&payment));
+/// ```
+///
+/// # Panics
+/// If they are not as many as a network has.
+pub fn answers(weights: &[f32], input: &[f32; INPUTS]) -> [f32; OUTPUTS] {
+    assert_eq!(weights.len(), WEIGHTS, "weights of the network");
+    outputs(weights, &hidden(weights, input))
+}
+
+fn hidden(weights: &[f32], input: &[f32; INPUTS]) -> [f32; HIDDEN] {
+    let rows = weights[..HIDDEN_BIAS].as_chunks::<INPUTS>().0;
+    let mut hidden = [0.0; HIDDEN];
+    for ((unit, row), bias) in hidden.iter_mut().zip(rows).zip(&weights[HIDDEN_BIAS..]) {
+        let sum: f32 = row.iter().zip(input).map(|(weight, input)| weight * input).sum();
+        *unit = (sum + bias).max(0.0);
+    }
+    hidden
+}
+
+fn outputs(weights: &[f32], hidden: &[f32; HIDDEN]) -> [f32; OUTPUTS] {
+    let rows = weights[OUTPUT..OUTPUT_BIAS].as_chunks::<HIDDEN>().0;
+    let mut outputs = [0.0; OUTPUTS];
+    for ((output, row), bias) in outputs.iter_mut().zip(rows).zip(&weights[OUTPUT_BIAS..]) {
+        let sum: f32 = row.iter().zip(hidden).map(|(weight, unit)| weight * unit).sum();
+        *output = 1.0 / (1.0 + (-sum - bias).exp());
+    }
+    outputs
 }
 
 /// What is told of pairs of payments of one user, and which are fraud.

@@ -19,7 +19,7 @@ use terrace_durable::{Medium, Result};
 use terrace_machine::{Crashable, Explorer, Volatile};
 use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, lab};
-use terrace_store::{Durability, Map, MapOptions, Procedure, WhenFull};
+use terrace_store::{Durability, Map, MapOptions, RecoveryProcedure, WhenFull};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -278,7 +278,7 @@ impl MapSetup for OnDisk {
 
     fn open(&self, memory: &Crashable, lifetime: usize) -> OnImage {
         let map = super::faulty(self.map(memory, false, lifetime as u32), self.fault);
-        let by_index = map.recovery().procedure == Procedure::SavedIndex;
+        let by_index = map.recovery().procedure == RecoveryProcedure::SavedIndex;
         assert!(by_index || !self.opens_by_index, "{:?}", map.recovery());
         map
     }

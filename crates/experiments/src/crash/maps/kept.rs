@@ -11,7 +11,7 @@ use terrace_durable::{IndexFile, Medium, State};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::Part;
 use terrace_store::laboratory::{Laboratory, TreeForm};
-use terrace_store::{Access, Kind, Map, MapOptions, Persist, Procedure};
+use terrace_store::{Access, Kind, Map, MapOptions, Persist, RecoveryProcedure};
 use terrace_workload::history::Call;
 
 /// The collector's scenario takes the most.
@@ -93,7 +93,7 @@ impl MapSetup for WithIndex {
         }
         let recovery = map.recovery();
         let has_batches = map.logs_in_use().is_some();
-        if recovery.procedure != Procedure::Replay && !has_batches {
+        if recovery.procedure != RecoveryProcedure::Replay && !has_batches {
             return Err(format!("not as it should be: {recovery:?}"));
         }
         if let Some(census) = map.check_slots() {

@@ -11,7 +11,7 @@ use crate::reproduce::modelled::{self, ModelledMap};
 use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated, index_memory, memory};
 use crate::structures::Random;
 use terrace_machine::Preset;
-use terrace_store::{Map, MapOptions, Persist, Procedure, ValueDesign};
+use terrace_store::{Map, MapOptions, Persist, RecoveryProcedure, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-recovery",
@@ -91,11 +91,11 @@ fn judge_modelled(outcome: &mut Outcome, found: &[Recovered]) {
 }
 
 /// The level whose recovery a procedure is.
-fn way_of(procedure: Procedure) -> Persist {
+fn way_of(procedure: RecoveryProcedure) -> Persist {
     match procedure {
-        Procedure::ReadSlots | Procedure::ReadLogs | Procedure::SavedIndex => Persist::Values,
-        Procedure::WalkToSlots | Procedure::WalkToLogs => Persist::Index,
-        Procedure::Replay | Procedure::AsClosed => Persist::Full,
+        RecoveryProcedure::ReadSlots | RecoveryProcedure::ReadLogs | RecoveryProcedure::SavedIndex => Persist::Values,
+        RecoveryProcedure::WalkToSlots | RecoveryProcedure::WalkToLogs => Persist::Index,
+        RecoveryProcedure::Replay | RecoveryProcedure::AsClosed => Persist::Full,
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use terrace_store::{Map, MapOptions, Procedure, WhenFull};
+use terrace_store::{Map, MapOptions, RecoveryProcedure, WhenFull};
 
 pub(super) const ROW: Row = Row {
     id: "tier-open",
@@ -127,11 +127,11 @@ fn opened(keys: u64, value_bytes: usize) -> Result<Opened> {
         whole: 0.0,
     };
     for _ in 0..REPEATS {
-        found.closed.push(opens(dir.path(), &found, options(), Procedure::SavedIndex)?);
+        found.closed.push(opens(dir.path(), &found, options(), RecoveryProcedure::SavedIndex)?);
     }
     for _ in 0..REPEATS {
         kill(dir.path(), keys, value_bytes)?;
-        found.killed.push(opens(dir.path(), &found, options(), Procedure::SavedIndex)?);
+        found.killed.push(opens(dir.path(), &found, options(), RecoveryProcedure::SavedIndex)?);
     }
     // Where values may not leave memory, all of them are read.
     let whole = MapOptions {
@@ -139,12 +139,12 @@ fn opened(keys: u64, value_bytes: usize) -> Result<Opened> {
         memory_budget_bytes: 4 * BUDGET_BYTES,
         ..options()
     };
-    found.whole = opens(dir.path(), &found, whole, Procedure::ReadLogs)?;
+    found.whole = opens(dir.path(), &found, whole, RecoveryProcedure::ReadLogs)?;
     Ok(found)
 }
 
 /// Seconds that an opening takes, after which the map holds what it did, and is closed.
-fn opens(dir: &Path, found: &Opened, options: MapOptions, by: Procedure) -> Result<f64> {
+fn opens(dir: &Path, found: &Opened, options: MapOptions, by: RecoveryProcedure) -> Result<f64> {
     // Only root may.
     let _kept = std::fs::write("/proc/sys/vm/drop_caches", "1");
     let start = Instant::now();
