@@ -177,10 +177,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             });
             let next = next.map_err(|Unordered| Error::Unordered)?;
             located.check().map_err(|damaged| self.damaged(damaged))?;
-            for (at, location) in found.iter().enumerate() {
-                if has_end && range.is_over_at(&self.key_of(*location, &guard)?) {
-                    return Ok(None);
-                }
+            let within = if has_end { self.within(range, &found, &guard)? } else { found.len() };
+            for (at, location) in found[..within].iter().enumerate() {
                 if told == limit {
                     let before = at.checked_sub(1).map(|before| found[before]);
                     return Ok(before.map(|at| self.key_of(at, &guard)).transpose()?.or(last));
@@ -200,7 +198,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.visit_near(*location, &guard, wait, is_named, &mut tell, &mut saw)?;
                 told += usize::from(is_live);
             }
-            if next.is_none() {
+            if next.is_none() || within < found.len() {
                 return Ok(None);
             }
             last = found.last().map(|at| self.key_of(*at, &guard)).transpose()?.or(last);
@@ -208,6 +206,21 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 return Ok(last);
             }
         }
+    }
+
+    /// How many of these locations, which are in the order of their keys, are within the range. Mostly all are, which
+    /// the last one says.
+    fn within(&self, range: Range<'_>, found: &[u64], guard: &Guard) -> Result<usize> {
+        let (mut within, mut over) = (0, found.len());
+        let mut at = over.saturating_sub(1);
+        while within < over {
+            match range.is_over_at(&self.key_of(found[at], guard)?) {
+                true => over = at,
+                false => within = at + 1,
+            }
+            at = within.midpoint(over);
+        }
+        Ok(within)
     }
 
     /// The key of an item that may have been retired since: it is whole but for its checksum.

@@ -115,16 +115,32 @@ impl<I: ?Sized, R, E: From<StoreError>> Procedure<I, R, E> {
         Procedure { name, moments, device, body: Box::new(body), counts }
     }
 
-    /// Runs it in a transaction of its own and commits that; again, in a new one, if others came first.
+    /// Runs it in a transaction of its own and commits that; if others came first, again, in a new one, after a pause
+    /// that grows.
     ///
     /// # Errors
     /// Those of its body: nothing is written then. Those of [`Transaction::commit`], a conflict aside.
     pub fn call(&self, input: &I) -> Result<R, E> {
-        let ended = self.moments.transaction(|transaction| {
-            self.counts.runs.fetch_add(1, Ordering::Relaxed);
-            let (device, counts) = (&self.device, &self.counts);
-            (self.body)(&mut Call { transaction, device, counts }, input)
-        });
+        self.counted(self.moments.transaction(|transaction| self.run(transaction, input)))
+    }
+
+    /// The same, but once: for callers that would rather do something else than wait for others.
+    ///
+    /// # Errors
+    /// As [`Procedure::call`]; [`StoreError::Conflict`] if others came first.
+    pub fn try_call(&self, input: &I) -> Result<R, E> {
+        let mut transaction = self.moments.begin();
+        let ran = self.run(&mut transaction, input);
+        self.counted(ran.and_then(|result| Ok(transaction.commit().map(|()| result)?)))
+    }
+
+    fn run(&self, transaction: &mut Transaction, input: &I) -> Result<R, E> {
+        self.counts.runs.fetch_add(1, Ordering::Relaxed);
+        let (device, counts) = (&self.device, &self.counts);
+        (self.body)(&mut Call { transaction, device, counts }, input)
+    }
+
+    fn counted(&self, ended: Result<R, E>) -> Result<R, E> {
         self.counts.failed.fetch_add(u64::from(ended.is_err()), Ordering::Relaxed);
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         ended

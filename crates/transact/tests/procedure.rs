@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_store::{Durability, Kind, Map, MapOptions, Moments};
+use terrace_store::{Durability, Error, Kind, Map, MapOptions, Moments};
 use terrace_transact::device::{Device, Kernel};
 use terrace_transact::{Procedure, ProcedureError};
 
@@ -131,14 +131,18 @@ fn others_that_come_first_have_the_whole_call_run_again() {
                 block.launch(&HALVE, &[], &[number.into()])?;
                 block.copy_out(number, &mut back)
             })?;
-            if runs.fetch_add(1, Ordering::Relaxed) == 0 {
+            if runs.fetch_add(1, Ordering::Relaxed) < 2 {
                 other.put(b"count", &41u64.to_le_bytes())?;
             }
             call.put(&map, b"count", &(back[0] + 1).to_le_bytes())?;
             Ok::<_, ProcedureError>(())
         });
+        let once = seen.try_call(&());
+        assert!(matches!(once, Err(ProcedureError::Store(Error::Conflict { .. }))), "{once:?}");
+        assert_eq!(number(opened.map.get(b"count").expect("read")), 41);
         seen.call(&()).expect("the second time");
         assert_eq!(number(opened.map.get(b"count").expect("read")), 42);
-        assert_eq!((seen.stats().calls, seen.stats().runs, seen.stats().device_blocks), (1, 2, 2));
+        let stats = seen.stats();
+        assert_eq!((stats.calls, stats.failed, stats.runs, stats.device_blocks), (2, 1, 3, 3));
     }
 }
