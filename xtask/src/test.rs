@@ -7,6 +7,9 @@ use crate::{bench_machine, changed, crashes, tidy, tools};
 use std::path::Path;
 use std::process::Command;
 
+/// The binary of tests has SQL; those of the steps after them are without, as users build it unless they say so.
+const WITH_SQL: &str = "terrace-cli/sql";
+
 struct Options {
     long: bool,
     peers: bool,
@@ -120,6 +123,8 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
             "clippy",
             "--workspace",
             "--all-targets",
+            "--features",
+            WITH_SQL,
             "--quiet",
             "--",
             "-D",
@@ -154,7 +159,7 @@ fn tests(root: &Path, options: &Options) -> Result<(), String> {
 /// Always of the whole workspace: with a crate alone its dependencies have other features, and are rebuilt.
 fn tests_of_workspace(root: &Path, options: &Options) -> Command {
     let mut command = cargo(root);
-    command.args(["test", "--workspace"]);
+    command.args(["test", "--workspace", "--features", WITH_SQL]);
     // A test that needs a client fails, rather than passing over it, when this door has seen to
     // the clients.
     command.env("TERRACE_REQUIRE_CLIENTS", "1");

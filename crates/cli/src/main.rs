@@ -21,6 +21,11 @@ mod reproduce;
 mod resp;
 mod serve;
 mod settings;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg(not(feature = "sql"))]
+#[path = "sql_absent.rs"]
+mod sql;
 mod stats;
 mod top;
 mod topology;
@@ -86,6 +91,11 @@ enum Command {
                       terrace restore ./backups/monday ./restored\n  \
                       terrace restore ./backups/monday --verify")]
     Restore(backup::RestoreArguments),
+    /// Run SQL on the tables of a directory, or a shell for it
+    #[command(after_help = "Examples:\n  \
+                      terrace sql ./data\n  \
+                      terrace sql ./data 'SELECT * FROM stock WHERE pieces < 5' --format csv")]
+    Sql(sql::Arguments),
     /// Print the maps, queues, ledgers and word tables of a directory
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
@@ -184,6 +194,7 @@ fn main() -> ExitCode {
         Command::Import(a) => transfer::import(&a),
         Command::Backup(a) => backup::backup(&a),
         Command::Restore(a) => backup::restore(&a),
+        Command::Sql(a) => sql::main(&a),
         Command::Stats(a) => stats::main(&a),
         Command::Top(a) => top::main(&a),
         Command::Open(a) => open::main(&a),

@@ -4,6 +4,7 @@ use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
 use crate::index::{KeyIndex, Unordered};
 use crate::pressure::Wait;
+use crate::read::LOOKS;
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
 use terrace_durable::Values;
@@ -161,7 +162,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut page = if has_end { FIRST_PAGE } else { PAGE };
         let mut found = Vec::with_capacity(PAGE);
         let mut last: Option<Vec<u8>> = None;
-        let mut told = 0;
+        let (mut told, mut looked) = (0, 0);
+        // Values that were not verified when they were opened are when they are read: before that the key of none says
+        // where the range ends.
+        let asks_each = has_end && self.values.verifies_on_read();
         loop {
             let rest = last.as_ref().map_or(range, |last| range.behind(last));
             let start = if rest.direction == Direction::Up { rest.from } else { rest.to };
@@ -176,17 +180,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 found.push(at);
             });
             let next = next.map_err(|Unordered| Error::Unordered)?;
-            located.check().map_err(|damaged| self.damaged(damaged))?;
-            let within = if has_end { self.within(range, &found, &guard)? } else { found.len() };
-            for (at, location) in found[..within].iter().enumerate() {
-                if told == limit {
-                    let before = at.checked_sub(1).map(|before| found[before]);
-                    return Ok(before.map(|at| self.key_of(at, &guard)).transpose()?.or(last));
-                }
-                let mut is_live = false;
+            looked += 1;
+            match located.check() {
+                // An item whose entry was changed meanwhile looks like a damaged one.
+                Err(_) if looked < LOOKS => continue,
+                checked => checked.map_err(|damaged| self.damaged(damaged))?,
+            }
+            looked = 0;
+            debug_assert!(found.len() <= count, "no more than asked for");
+            let ends = has_end && !asks_each;
+            let within = if ends { self.within(range, &found, &guard)? } else { found.len() };
+            for location in &found[..within] {
+                let (mut is_live, mut is_over) = (false, false);
                 let mut tell = |key: &[u8], value: Value<'_>| {
-                    is_live = true;
-                    each(key, value);
+                    is_over = asks_each && range.is_over_at(key);
+                    is_live = !is_over;
+                    if is_live {
+                        each(key, value);
+                    }
                 };
                 let is_named = |_| {
                     let (mut is_named, located) = (false, self.located(&guard));
@@ -196,6 +207,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 };
                 let wait = Wait::ForRoom;
                 self.visit_near(*location, &guard, wait, is_named, &mut tell, &mut saw)?;
+                if is_over {
+                    return Ok(None);
+                }
                 told += usize::from(is_live);
             }
             if next.is_none() || within < found.len() {

@@ -18,7 +18,7 @@ use terrace_memory::{Memory, lab};
 
 /// How often a reader that met a damaged item looks again before it says so: who is about to remove the item's entry
 /// has the key's lock, which each of these waits for.
-const LOOKS: usize = 4;
+pub(crate) const LOOKS: usize = 4;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 /// Items that one who looks many up has read from the disk together at the most: so many that the disk is busy all the

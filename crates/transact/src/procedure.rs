@@ -1,8 +1,9 @@
 //! Procedures: transactions with a name, of blocks on the processor and blocks on a device (Miller, 3.3).
 //!
 //! The blocks of a call alternate and never overlap, so a call means what a program of one thread means. A device block
-//! sees copies of what the transaction read, and cannot change what is stored. What a call writes happens as one with
-//! what it read, or not at all; if others came first the whole call runs again, its device blocks included.
+//! sees copies of what the transaction read, and cannot change what is stored. A call is a transaction: it reads one
+//! moment, and writes as one or not at all. If others wrote what it writes, or what it read if it certifies that
+//! ([`Transaction::certify_reads`]), the whole call runs again, its device blocks included.
 //!
 //! The paper loads procedures from shared objects. Here they are closures of the program that embeds the database:
 //! what is loaded into a database's process can corrupt it, and no compiler checks it. Clients of a server send
@@ -56,11 +57,11 @@ struct Counts {
 pub struct ProcedureStats {
     /// Calls that have ended.
     pub calls: u64,
-    /// Of these, which returned an error: nothing of them was written.
+    /// Of these, which returned an error.
     pub failed: u64,
-    /// How often the body ran: beyond `calls`, because others came first.
+    /// How often the body ran: more often than it was called where others came first.
     pub runs: u64,
-    /// Device blocks that ended well: as many times a thread waited for the device.
+    /// Device blocks that ended well, each with one synchronisation.
     pub device_blocks: u64,
     /// Copies to the device and back.
     pub copies: u64,
@@ -119,7 +120,8 @@ impl<I: ?Sized, R, E: From<StoreError>> Procedure<I, R, E> {
     /// that grows.
     ///
     /// # Errors
-    /// Those of its body: nothing is written then. Those of [`Transaction::commit`], a conflict aside.
+    /// Those of its body, which should return those of its device blocks: nothing is written then. Those of
+    /// [`Transaction::commit`], a conflict aside.
     pub fn call(&self, input: &I) -> Result<R, E> {
         self.counted(self.moments.transaction(|transaction| self.run(transaction, input)))
     }
@@ -141,8 +143,8 @@ impl<I: ?Sized, R, E: From<StoreError>> Procedure<I, R, E> {
     }
 
     fn counted(&self, ended: Result<R, E>) -> Result<R, E> {
-        self.counts.failed.fetch_add(u64::from(ended.is_err()), Ordering::Relaxed);
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
+        self.counts.failed.fetch_add(u64::from(ended.is_err()), Ordering::Release);
         ended
     }
 }
@@ -166,9 +168,11 @@ impl<I: ?Sized, R, E> Procedure<I, R, E> {
     /// ```
     pub fn stats(&self) -> ProcedureStats {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        // Those that failed are among the calls that are read after them.
+        let failed = self.counts.failed.load(Ordering::Acquire);
         ProcedureStats {
             calls: of(&self.counts.calls),
-            failed: of(&self.counts.failed),
+            failed,
             runs: of(&self.counts.runs),
             device_blocks: of(&self.counts.device_blocks),
             copies: of(&self.counts.copies),
@@ -184,7 +188,7 @@ impl<I: ?Sized, R, E> fmt::Debug for Procedure<I, R, E> {
     }
 }
 
-/// One run of a procedure: its transaction, which it is used as, and its device.
+/// One run of a procedure: it dereferences to its transaction, and [`Call::device`] opens a device block.
 pub struct Call<'c> {
     transaction: &'c mut Transaction,
     device: &'c Device,

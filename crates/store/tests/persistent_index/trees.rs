@@ -398,3 +398,50 @@ fn with_salvage_a_damaged_index_is_left_as_it_is() {
         drop(reopened(after.path(), options(kept), &model, Way::Read));
     }
 }
+
+/// Where values are verified when they are read, a damaged key does not say where a range ends: nothing behind the end
+/// is told, and nothing before it left out without an error.
+#[test]
+fn a_damaged_key_neither_ends_a_range_nor_lets_it_go_on() {
+    let mut cases = 0;
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        for harmed in [3, 50, 99, 100, 101, 110] {
+            for first in [b'z', b'a', 0] {
+                let dir = in_memory();
+                let map = Map::open(dir.path(), options(kept)).expect("open");
+                for number in 0..200 {
+                    map.put(format!("key {number:03}").as_bytes(), b"value").expect("put");
+                }
+                map.close().expect("closed");
+                drop(map);
+                let path = dir.path().join("values.log");
+                let path = if path.exists() { path } else { dir.path().join("values.slab") };
+                let bytes = std::fs::read(&path).expect("the values");
+                let key = format!("key {harmed:03}value").into_bytes();
+                let at = bytes.windows(key.len()).position(|window| window == key);
+                write_at(&path, at.expect("the item") as u64, &[first]);
+                let map = Map::open(dir.path(), options(kept)).expect("open");
+                if way(&map) != Way::AsClosed {
+                    continue;
+                }
+                cases += 1;
+                let mut told = Vec::new();
+                let range = terrace_store::Range::from("key 000".."key 100");
+                let ended = map.range(range, 1_000, |key, _| told.push(key.to_vec()));
+                let sound = (0..100).map(|number| format!("key {number:03}").into_bytes());
+                assert!(
+                    told.iter().all(|key| key < &b"key 100".to_vec()),
+                    "{kept:?} {harmed} {first}: {told:?}"
+                );
+                match ended {
+                    Ok(_) => assert!(
+                        harmed >= 100 && told == sound.collect::<Vec<_>>(),
+                        "{kept:?} {harmed} {first}"
+                    ),
+                    Err(error) => assert!(error.is_damage(), "{error}"),
+                }
+            }
+        }
+    }
+    assert!(cases >= 50, "{cases}");
+}

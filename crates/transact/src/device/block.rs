@@ -190,7 +190,7 @@ impl<'b> Block<'b> {
     /// ```
     ///
     /// # Errors
-    /// [`DeviceError::NotOfBlock`], [`DeviceError::BufferTwice`].
+    /// [`DeviceError::NotOfBlock`], [`DeviceError::NotOfDevice`], [`DeviceError::BufferTwice`].
     pub fn launch(
         &mut self,
         kernel: &'static Kernel,
@@ -203,7 +203,7 @@ impl<'b> Block<'b> {
             Input::Resident(resident) if resident.is_of(&self.account) => {
                 Ok(Read::Resident((*resident).clone()))
             }
-            Input::Resident(_) => Err(DeviceError::NotOfBlock),
+            Input::Resident(_) => Err(DeviceError::NotOfDevice),
         };
         let reads = reads.iter().map(read).collect::<Result<Vec<_>>>()?;
         let is_read =

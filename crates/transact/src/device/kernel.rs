@@ -7,7 +7,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A function that a device runs on buffers, by its name. It sees nothing else, so that it can run on another device.
-/// What it does must be what one thread would do that executed it alone.
+/// Its result must not depend on how many threads run it.
 ///
 /// ```
 /// use terrace_transact::device::Kernel;
@@ -35,7 +35,7 @@ impl Kernel {
 
     /// Runs it. A panic is an error.
     pub(super) fn run(&self, reads: &[&[u8]], writes: Vec<&mut [u8]>) -> Result<()> {
-        let mut launch = Launch { reads, writes };
+        let mut launch = Launch { reads, writes: writes.into_iter().map(Some).collect() };
         // What it may have left half written is the block's own, and goes with it.
         catch_unwind(AssertUnwindSafe(|| (self.run)(&mut launch)))
             .map_err(|panic| DeviceError::Kernel { kernel: self.name, why: told(&*panic) })
@@ -57,33 +57,43 @@ fn told(panic: &(dyn Any + Send)) -> String {
 /// The buffers that a kernel was launched with.
 pub struct Launch<'a> {
     reads: &'a [&'a [u8]],
-    writes: Vec<&'a mut [u8]>,
+    /// Each until it was taken.
+    writes: Vec<Option<&'a mut [u8]>>,
 }
 
 impl<'a> Launch<'a> {
     /// The buffer that stands at `at` among those that it reads.
     ///
     /// # Panics
-    /// If there is none, or it is not a whole number of elements, or these want more than 8 bytes of alignment: the
-    /// launch fails then ([`DeviceError::Kernel`]).
+    /// If there is none, or it is not a whole number of elements: the launch fails then ([`DeviceError::Kernel`]).
     pub fn read<T: Pod>(&self, at: usize) -> &'a [T] {
+        const { assert!(align_of::<T>() <= 8, "buffers are aligned to 8 bytes") };
         let count = self.reads.len();
         let bytes = self.reads.get(at);
-        elements(bytes.unwrap_or_else(|| panic!("it reads buffer {at} of {count} to be read")))
+        let bytes = bytes.unwrap_or_else(|| panic!("it reads buffer {at} of {count} to be read"));
+        match bytemuck::try_cast_slice(bytes) {
+            Ok(elements) => elements,
+            Err(error) => panic!("{}", misfit::<T>(bytes.len(), error)),
+        }
     }
 
     /// The buffer that stands at `at` among those that it writes, with what is in it. Each can be taken once.
     ///
     /// # Panics
-    /// As [`Launch::read`]. The second time the buffer is empty.
+    /// As [`Launch::read`], and if it was taken before.
     pub fn write<T: Pod>(&mut self, at: usize) -> &'a mut [T] {
+        const { assert!(align_of::<T>() <= 8, "buffers are aligned to 8 bytes") };
         let count = self.writes.len();
-        let bytes = self.writes.get_mut(at).map(std::mem::take);
+        let bytes = self.writes.get_mut(at);
         let bytes =
             bytes.unwrap_or_else(|| panic!("it writes buffer {at} of {count} to be written"));
+        let bytes =
+            bytes.take().unwrap_or_else(|| panic!("it takes buffer {at} to be written twice"));
         let len = bytes.len();
-        bytemuck::try_cast_slice_mut(bytes)
-            .unwrap_or_else(|error| panic!("{}", misfit::<T>(len, error)))
+        match bytemuck::try_cast_slice_mut(bytes) {
+            Ok(elements) => elements,
+            Err(error) => panic!("{}", misfit::<T>(len, error)),
+        }
     }
 }
 
@@ -92,11 +102,6 @@ impl fmt::Debug for Launch<'_> {
         let (reads, writes) = (self.reads.len(), self.writes.len());
         f.debug_struct("Launch").field("reads", &reads).field("writes", &writes).finish()
     }
-}
-
-fn elements<T: Pod>(bytes: &[u8]) -> &[T] {
-    bytemuck::try_cast_slice(bytes)
-        .unwrap_or_else(|error| panic!("{}", misfit::<T>(bytes.len(), error)))
 }
 
 fn misfit<T>(bytes: usize, error: bytemuck::PodCastError) -> String {

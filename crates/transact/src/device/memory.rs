@@ -14,6 +14,8 @@ pub(super) struct Account {
 
 impl Account {
     pub fn new(capacity: u64) -> Arc<Account> {
+        // No buffer can be larger.
+        let capacity = capacity.min(isize::MAX as u64 - 8);
         Arc::new(Account { used: AtomicU64::new(0), capacity })
     }
 
@@ -33,7 +35,7 @@ impl Taken {
         Taken { account, bytes: 0 }
     }
 
-    /// Takes so many more.
+    /// Takes so many more, at once or not at all.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         let (wanted, capacity) = (bytes as u64, self.account.capacity);
         let grown = |used: u64| used.checked_add(wanted).filter(|sum| *sum <= capacity);

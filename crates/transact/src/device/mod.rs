@@ -30,10 +30,10 @@ use stream::Streams;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The buffers of all blocks, and what is resident, would not fit the device's memory.
+    /// The buffers of all blocks that there are now, and what is resident, would not fit the device's memory.
     #[error(
-        "the device is out of memory: {wanted} bytes wanted, {used} of {capacity} used; copy less in one block, drop what is \
-         resident, or make the device with more memory"
+        "the device is out of memory: {wanted} bytes wanted, {used} of {capacity} used by what is resident and by blocks \
+         that are under way; copy less in one block, call fewer procedures at a time, or make the device with more memory"
     )]
     OutOfMemory {
         /// Bytes of the buffer that there was no room for.
@@ -59,6 +59,11 @@ pub enum DeviceError {
         /// The kernel's name.
         kernel: &'static str,
     },
+    /// What was kept belongs to another device.
+    #[error(
+        "what is to be read was kept on another device; keep it on this one too (Device::keep)"
+    )]
+    NotOfDevice,
     /// The buffer belongs to another block: it went when that ended.
     #[error(
         "a buffer of another block: buffers last as long as their block; Device::keep makes one that stays"

@@ -73,7 +73,7 @@ impl Streams {
     pub fn start(count: usize) -> std::io::Result<Streams> {
         let (jobs, waiting) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
-        let mut streams = Streams { jobs: Some(jobs), workers: Vec::with_capacity(count) };
+        let mut streams = Streams { jobs: Some(jobs), workers: Vec::new() };
         for number in 0..count {
             let waiting = Arc::clone(&waiting);
             let builder = std::thread::Builder::new().name(format!("device-{number}"));
@@ -97,7 +97,7 @@ impl Drop for Streams {
     fn drop(&mut self) {
         self.jobs = None;
         for worker in self.workers.drain(..) {
-            // Unless it is a worker that drops the device last, with what is resident.
+            // Unless it is a worker that drops the device last: a kernel can have it from a static.
             if worker.thread().id() != std::thread::current().id() {
                 let _ = worker.join();
             }

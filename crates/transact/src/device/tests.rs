@@ -14,6 +14,9 @@ static FAILS: Kernel = Kernel::new("fails", |_| panic!("it was to fail"));
 static READS_TOO_FAR: Kernel = Kernel::new("reads too far", |launch| {
     launch.read::<u8>(1);
 });
+static TAKES_TWICE: Kernel = Kernel::new("takes twice", |launch| {
+    let (_, _) = (launch.write::<u64>(0), launch.write::<u64>(0));
+});
 static MISTAKES_A_TYPE: Kernel = Kernel::new("mistakes a type", |launch| {
     launch.read::<u32>(0);
 });
@@ -49,7 +52,7 @@ fn operations_run_in_their_order_and_results_come_at_the_end() {
 fn a_block_that_fails_copies_nothing_back_and_gives_its_memory_back() {
     for device in devices(64) {
         let mut back = [5u64];
-        for kernel in [&FAILS, &READS_TOO_FAR, &MISTAKES_A_TYPE] {
+        for kernel in [&FAILS, &READS_TOO_FAR, &TAKES_TWICE, &MISTAKES_A_TYPE] {
             let ended = device.block(|block| {
                 let bytes = block.copy_in(&[1u8, 2, 3])?;
                 let buffer = block.copy_in(&[1u64])?;
@@ -89,6 +92,8 @@ fn memory_is_bounded_over_all_blocks_and_residents() {
         drop(kept);
         assert_eq!(device.memory_used(), 0);
     }
+    let unbounded = Device::here(u64::MAX).block(|block| block.alloc::<u64>(usize::MAX));
+    assert!(matches!(unbounded, Err(DeviceError::OutOfMemory { .. })), "{unbounded:?}");
 }
 
 #[test]
@@ -102,7 +107,8 @@ fn buffers_of_others_and_buffers_named_twice_are_refused() {
                 |ran: Result<()>| assert!(matches!(ran, Err(DeviceError::NotOfBlock)), "{ran:?}");
             is_other(block.launch(&NONE, &[before.into()], &[]));
             is_other(block.launch(&NONE, &[], &[before.into()]));
-            is_other(block.launch(&NONE, &[(&other).into()], &[]));
+            let foreign = block.launch(&NONE, &[(&other).into()], &[]);
+            assert!(matches!(foreign, Err(DeviceError::NotOfDevice)), "{foreign:?}");
             is_other(block.copy_out(before, &mut other_back));
             let own = block.alloc::<u64>(1)?;
             let is_twice = |ran: Result<()>| {

@@ -1,0 +1,170 @@
+//! `sql`: statements on the tables of a directory, from the command line, a file, or a shell.
+
+use crate::output::{Failure, Outcome, say};
+use crate::settings::{self, Flags};
+use clap::{Args, ValueEnum};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use terrace_query::{Answer, Format, Sql, SqlSession, write_rows};
+
+mod shell;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Directory of the database; made if absent
+    dir: PathBuf,
+    /// Statements; without them a shell, or standard input if that is no terminal
+    query: Option<String>,
+    /// How rows are printed
+    #[arg(long, value_enum, default_value_t = Printed::Table)]
+    format: Printed,
+    /// Print rows as JSON objects, one a line
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Say how long each statement took
+    #[arg(long)]
+    timing: bool,
+    /// What queries may take of memory together, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    query_memory: usize,
+    /// Read this configuration instead of DIR/terrace.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Printed {
+    Table,
+    Csv,
+    Json,
+    Arrow,
+}
+
+impl From<Printed> for Format {
+    fn from(printed: Printed) -> Format {
+        match printed {
+            Printed::Table => Format::Table,
+            Printed::Csv => Format::Csv,
+            Printed::Json => Format::Json,
+            Printed::Arrow => Format::Arrow,
+        }
+    }
+}
+
+/// Runs statements and prints what they give.
+struct Runner {
+    session: SqlSession,
+    format: Format,
+    timing: bool,
+}
+
+impl Runner {
+    fn run(&mut self, statements: &str) -> Outcome {
+        let start = Instant::now();
+        let failed = |error: terrace_query::Error| Failure::new(error);
+        for answer in self.session.run(statements).map_err(failed)? {
+            match answer {
+                Answer::Rows(rows) => {
+                    let mut out = std::io::stdout().lock();
+                    let count = write_rows(rows, self.format, &mut out).map_err(closed)?;
+                    if self.format == Format::Table {
+                        writeln!(out, "{count} {}", if count == 1 { "row" } else { "rows" })?;
+                    }
+                }
+                // Beside the rows of other statements, which a program may read.
+                Answer::Changed(count) => {
+                    say(format_args!("{count} {} changed", if count == 1 { "row" } else { "rows" }))
+                }
+                Answer::Done(what) => say(what),
+            }
+        }
+        if self.timing {
+            say(format_args!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3));
+        }
+        Ok(())
+    }
+}
+
+/// Whoever reads our output may have gone.
+fn closed(error: terrace_query::Error) -> Failure {
+    match error {
+        terrace_query::Error::System { source, .. } => source.into(),
+        other => Failure::new(other),
+    }
+}
+
+/// Runs them.
+pub fn main(arguments: &Arguments) -> Outcome {
+    let (config, _) =
+        settings::read(&arguments.dir, arguments.config.as_deref(), &Flags::default())?;
+    let db = Arc::new(settings::open_or_make(&arguments.dir, &config)?);
+    let sql =
+        Sql::open_with(Arc::clone(&db), arguments.query_memory << 20).map_err(Failure::new)?;
+    let format = if arguments.json { Format::Json } else { arguments.format.into() };
+    let mut runner = Runner { session: sql.session(), format, timing: arguments.timing };
+    let ran = match &arguments.query {
+        Some(query) => runner.run(query),
+        None if std::io::stdin().is_terminal() => shell::run(&mut runner),
+        None => from_input(&mut runner),
+    };
+    drop((runner, sql));
+    let closed = match Arc::into_inner(db) {
+        Some(db) => db.close().map_err(Failure::new),
+        None => Ok(()),
+    };
+    ran.and(closed)
+}
+
+/// Statements of standard input, each when its `;` was read.
+fn from_input(runner: &mut Runner) -> Outcome {
+    let mut pending = String::new();
+    for line in std::io::stdin().lock().lines() {
+        pending.push_str(&line?);
+        pending.push('\n');
+        if is_whole(&pending) {
+            runner.run(&std::mem::take(&mut pending))?;
+        }
+    }
+    if !pending.trim().is_empty() {
+        runner.run(&pending)?;
+    }
+    Ok(())
+}
+
+/// Whether a text ends with a `;` that ends a statement: one that is in no quotes and no comment.
+fn is_whole(text: &str) -> bool {
+    let (mut quote, mut before, mut is_comment, mut last) = (None, '\0', false, '\0');
+    for sign in text.chars() {
+        match (quote, sign) {
+            _ if is_comment => is_comment = sign != '\n',
+            (None, '-') if before == '-' => (is_comment, last) = (true, '\0'),
+            (None, '\'' | '"') => quote = Some(sign),
+            (Some(open), sign) if open == sign => quote = None,
+            _ => {}
+        }
+        if !is_comment && !sign.is_whitespace() && sign != '-' {
+            last = if quote.is_none() { sign } else { '\0' };
+        }
+        before = sign;
+    }
+    last == ';' && quote.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_whole;
+
+    #[test]
+    fn a_statement_ends_with_a_semicolon_of_its_own() {
+        for whole in ["SELECT 1;", "SELECT ';';\n", "SELECT 'it''s';", "SELECT 1; -- why\n", "a\n;"]
+        {
+            assert!(is_whole(whole), "{whole}");
+        }
+        for part in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;\n", "SELECT \"a;", ""] {
+            assert!(!is_whole(part), "{part}");
+        }
+    }
+}

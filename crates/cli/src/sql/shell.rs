@@ -1,0 +1,112 @@
+//! The shell: a line editor with a history, and commands that begin with a point.
+
+use super::{Runner, is_whole};
+use crate::output::{Failure, Outcome, print, say};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor};
+use std::path::PathBuf;
+use terrace_query::Format;
+
+const HELP: &str = "\
+Statements end with `;` and may take several lines. Commands:
+  .tables           list tables and ordered maps
+  .schema NAME      print the columns of a table
+  .mode FORMAT      print rows as table, csv or json
+  .timing           say how long statements take, or no longer
+  .help             print this
+  .quit             end the shell (also Ctrl-D)
+
+  CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT);
+  INSERT INTO stock VALUES ('chair', 7);
+  SELECT * FROM stock WHERE item >= 'c' ORDER BY item;
+  BEGIN; UPDATE stock SET pieces = 6 WHERE item = 'chair'; COMMIT;";
+
+/// Where lines of earlier shells are.
+fn history() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".terrace_history"))
+}
+
+/// Reads statements and commands until the end.
+pub(super) fn run(runner: &mut Runner) -> Outcome {
+    let config = Config::builder().auto_add_history(true).build();
+    let editor = Editor::<(), FileHistory>::with_config(config);
+    let mut editor = editor.map_err(Failure::new)?;
+    if let Some(history) = history() {
+        // There is none before the first time.
+        let _ = editor.load_history(&history);
+    }
+    print("SQL on Terrace; .help for help, Ctrl-D to leave")?;
+    let mut pending = String::new();
+    loop {
+        let prompt = match (pending.is_empty(), runner.session.in_transaction()) {
+            (false, _) => "   ...> ",
+            (true, true) => "terrace*> ",
+            (true, false) => "terrace> ",
+        };
+        match editor.readline(prompt) {
+            Ok(line) if pending.is_empty() && line.trim_start().starts_with('.') => {
+                match command(runner, line.trim()) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(failure) => told(failure)?,
+                }
+            }
+            Ok(line) => {
+                pending.push_str(&line);
+                pending.push('\n');
+                if is_whole(&pending) {
+                    runner.run(&std::mem::take(&mut pending)).or_else(told)?;
+                } else if pending.trim().is_empty() {
+                    pending.clear();
+                }
+            }
+            // What was begun is forgotten.
+            Err(ReadlineError::Interrupted) => pending.clear(),
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(Failure::new(error)),
+        }
+    }
+    if let Some(history) = history()
+        && let Err(error) = editor.save_history(&history)
+    {
+        say(format_args!("the history was not kept: {}: {error}", history.display()));
+    }
+    if runner.session.in_transaction() {
+        say("the open transaction was rolled back");
+    }
+    Ok(())
+}
+
+/// Says what failed, and goes on.
+fn told(failure: Failure) -> Outcome {
+    match failure {
+        Failure::Failed(what) | Failure::Usage(what) => {
+            say(format_args!("error: {what}"));
+            Ok(())
+        }
+        other => Err(other),
+    }
+}
+
+/// Does what a line with a point says; whether the shell ends.
+fn command(runner: &mut Runner, line: &str) -> Result<bool, Failure> {
+    let mut words = line.split_whitespace();
+    match (words.next().unwrap_or_default(), words.next()) {
+        (".quit" | ".exit", None) => return Ok(true),
+        (".help", None) => print(HELP)?,
+        (".tables", None) => runner.run(
+            "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1",
+        )?,
+        (".schema", Some(name)) => runner.run(&format!("DESCRIBE \"{}\"", name.replace('"', "\"\"")))?,
+        (".mode", Some("table")) => runner.format = Format::Table,
+        (".mode", Some("csv")) => runner.format = Format::Csv,
+        (".mode", Some("json")) => runner.format = Format::Json,
+        (".timing", None) => {
+            runner.timing = !runner.timing;
+            say(format_args!("timing is {}", if runner.timing { "on" } else { "off" }));
+        }
+        _ => return Err(Failure::new(format_args!("no command `{line}`; .help lists them"))),
+    }
+    Ok(false)
+}

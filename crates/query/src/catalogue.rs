@@ -1,0 +1,297 @@
+//! The tables of a database: their definitions in a map of their own, and their rows in a map each.
+//!
+//! Map `sql` has a definition for each table, map `sql.NAME` the rows. A table is there when its definition is. What of
+//! a map was left by a table that was dropped is cleared before there is another of its name. A transaction that writes
+//! to a table certifies its definition: if the table is dropped meanwhile, the transaction is refused.
+
+use crate::error::{Error, Result};
+use crate::row::Layout;
+use crate::scan::{Scan, Scanned};
+use crate::schema::Definition;
+use crate::span::Span;
+use crate::view::View;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{SchemaProvider, Session, TableProvider};
+use datafusion::common::{Constraint, Constraints};
+use datafusion::datasource::TableType;
+use datafusion::error::Result as EngineResult;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use terrace::{Database, Kind, Map};
+
+/// The map of definitions; with a point and a table's name: the map of its rows.
+const MAP: &str = "sql";
+/// The longest name of a map, less what stands before a table's.
+const NAME_MOST: usize = 64 - MAP.len() - 1;
+
+/// The tables of a database.
+pub(crate) struct Catalogue {
+    pub db: Arc<Database>,
+    pub definitions: Map,
+    /// Creating and dropping happen one at a time.
+    changes: Mutex<()>,
+}
+
+impl Catalogue {
+    /// # Errors
+    /// Those of the database.
+    pub fn open(db: Arc<Database>) -> Result<Catalogue> {
+        let definitions = db.map_builder(MAP).kind(Kind::Ordered).open()?;
+        Ok(Catalogue { db, definitions, changes: Mutex::new(()) })
+    }
+
+    /// The map of a table's rows.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn rows(&self, name: &str) -> Result<Map> {
+        Ok(self.db.map_builder(&format!("{MAP}.{name}")).kind(Kind::Ordered).open()?)
+    }
+
+    /// The table as it is in the transaction of `view`, with its definition's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Definition`], and those of the database.
+    pub fn definition(&self, view: &View, name: &str) -> Result<Option<(Definition, Vec<u8>)>> {
+        let bytes =
+            view.with(|transaction| Ok(transaction.get(&self.definitions, name.as_bytes())?))?;
+        bytes.map(|bytes| Ok((Definition::decode(name, &bytes)?, bytes))).transpose()
+    }
+
+    /// Makes a table; whether there was none.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a name that a map cannot have, and those of the database.
+    pub fn create(&self, definition: &Definition) -> Result<bool> {
+        let name = &definition.name;
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty()
+            || name.len() > NAME_MOST
+            || !name.chars().all(fits)
+            || self.is_map(name)?
+        {
+            return Err(Error::Unsupported {
+                what: format!("a table of the name `{name}`"),
+                instead: "use 1 to 60 small letters, digits and `_`, and no name of a map",
+            });
+        }
+        let _changes = self.changes.lock();
+        if self.definitions.get(name.as_bytes())?.is_some() {
+            return Ok(false);
+        }
+        // Of one that was dropped, and whose rows were not removed before the end of the process.
+        self.rows(name)?.clear()?;
+        self.definitions.put(name.as_bytes(), &definition.encode())?;
+        Ok(true)
+    }
+
+    /// Drops a table; whether there was one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn drop_table(&self, name: &str) -> Result<bool> {
+        let _changes = self.changes.lock();
+        let was_there = self.definitions.delete(name.as_bytes())?;
+        if was_there {
+            // Its definition is gone for good before the first of its rows is.
+            self.definitions.sync()?;
+            self.rows(name)?.clear()?;
+        }
+        Ok(was_there)
+    }
+
+    /// Whether it is a map that no table was made of.
+    fn is_map(&self, name: &str) -> Result<bool> {
+        Ok(self.maps()?.iter().any(|map| map == name))
+    }
+
+    fn maps(&self) -> Result<Vec<String>> {
+        let is_own = |name: &String| name == MAP || name.starts_with("sql.");
+        Ok(self.db.map_names()?.into_iter().filter(|name| !is_own(name)).collect())
+    }
+
+    fn tables(&self, view: &View) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let all = (Bound::<&[u8]>::Unbounded, Bound::<&[u8]>::Unbounded);
+        view.with(|transaction| {
+            for item in transaction.iter(&self.definitions, all) {
+                names.push(String::from_utf8_lossy(&item?.0).into_owned());
+            }
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// What there is: tables, and maps.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn names(&self, view: &View) -> Result<Vec<String>> {
+        let mut names = self.tables(view)?;
+        names.extend(self.maps()?);
+        Ok(names)
+    }
+}
+
+/// What a session's statements name: the tables of its view.
+pub(crate) struct Tables {
+    pub catalogue: Arc<Catalogue>,
+    pub view: Arc<Mutex<Option<Arc<View>>>>,
+}
+
+impl Tables {
+    /// That of the statement that is being planned; of what asks later, as the lists of tables do, one of now.
+    fn view(&self) -> Arc<View> {
+        let view = self.view.lock().clone();
+        view.unwrap_or_else(|| View::new(self.catalogue.db.begin(), false))
+    }
+
+    fn found(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let view = self.view();
+        if let Some((definition, bytes)) = self.catalogue.definition(&view, name)? {
+            let map = self.catalogue.rows(name)?;
+            return Ok(Some(Arc::new(Table::of_rows(definition, bytes, map, view))));
+        }
+        if !self.catalogue.is_map(name)? {
+            return Ok(None);
+        }
+        let map = self.catalogue.db.map(name)?;
+        if map.kind() != Kind::Ordered {
+            return Err(Error::Unsupported {
+                what: format!("reading map `{name}`, which is a hash map,"),
+                instead: "set `kind = \"ordered\"` in [maps.NAME], export it and import it anew",
+            });
+        }
+        Ok(Some(Arc::new(Table::of_items(name, map, view))))
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tables")
+    }
+}
+
+#[async_trait::async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        self.catalogue.names(&self.view()).unwrap_or_default()
+    }
+
+    async fn table(&self, name: &str) -> EngineResult<Option<Arc<dyn TableProvider>>> {
+        Ok(self.found(name)?)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.found(name).is_ok_and(|found| found.is_some())
+    }
+}
+
+/// A table, or a map as one of keys and values, as a view has it.
+pub(crate) struct Table {
+    scanned: Scanned,
+    /// The definition as it is in the catalogue; empty for a map.
+    pub bytes: Vec<u8>,
+    pub map: Map,
+    view: Arc<View>,
+    schema: SchemaRef,
+    constraints: Constraints,
+}
+
+impl Table {
+    fn of_rows(definition: Definition, bytes: Vec<u8>, map: Map, view: Arc<View>) -> Table {
+        let schema = definition.schema();
+        let key = Constraint::PrimaryKey(definition.key.clone());
+        let scanned = Scanned::Rows(Arc::new(Layout::new(definition)));
+        Table {
+            scanned,
+            bytes,
+            map,
+            view,
+            schema,
+            constraints: Constraints::new_unverified(vec![key]),
+        }
+    }
+
+    fn of_items(name: &str, map: Map, view: Arc<View>) -> Table {
+        let field = |name: &str| Field::new(name, DataType::Binary, false);
+        let schema = Arc::new(Schema::new(vec![field("key"), field("value")]));
+        let constraints = Constraints::new_unverified(vec![Constraint::PrimaryKey(vec![0])]);
+        Table {
+            scanned: Scanned::Items(name.into()),
+            bytes: Vec::new(),
+            map,
+            view,
+            schema,
+            constraints,
+        }
+    }
+
+    /// How its rows lie; none for a map.
+    pub fn layout(&self) -> Option<&Arc<Layout>> {
+        match &self.scanned {
+            Scanned::Rows(layout) => Some(layout),
+            Scanned::Items(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("schema", &self.schema).finish()
+    }
+}
+
+#[async_trait::async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _: Option<usize>,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        let columns =
+            projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
+        let (span, key) = match &self.scanned {
+            Scanned::Rows(layout) => {
+                (Span::of(&layout.definition, filters), layout.definition.key.clone())
+            }
+            Scanned::Items(_) => (all, vec![0]),
+        };
+        let (scanned, map, view) = (self.scanned.clone(), self.map.clone(), Arc::clone(&self.view));
+        Ok(Arc::new(Scan::new(scanned, map, view, span, (columns, schema), &key)))
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
+        let narrows = |filter: &&Expr| match &self.scanned {
+            // What is read may be more than the filter lets through: it is asked again.
+            Scanned::Rows(layout) if Span::narrows(&layout.definition, filter) => {
+                TableProviderFilterPushDown::Inexact
+            }
+            _ => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(narrows).collect())
+    }
+}

@@ -1,0 +1,129 @@
+//! What a statement can answer instead of its result.
+
+use datafusion::error::DataFusionError;
+
+/// Why a statement was not done. Nothing of it was written then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The statement is not SQL, or names what there is not, or its types do not fit.
+    #[error("{0}")]
+    Statement(String),
+    /// SQL that is not done here.
+    #[error("{what} is not supported; {instead}")]
+    Unsupported {
+        /// The statement or type.
+        what: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// There is a table or a map of this name.
+    #[error("there is a table `{0}`; drop it first, or choose another name")]
+    TableExists(String),
+    /// There is no table of this name.
+    #[error("there is no table `{name}`{nearest}; SHOW TABLES lists what there is")]
+    NoTable {
+        /// The name.
+        name: String,
+        /// What may have been meant, as a part of the sentence.
+        nearest: String,
+    },
+    /// A row with this primary key is there.
+    #[error("table `{table}` has a row with the primary key ({key}) already; nothing was inserted")]
+    KeyExists {
+        /// The table.
+        table: String,
+        /// The key's values.
+        key: String,
+    },
+    /// NULL in a column that may have none.
+    #[error("column `{column}` of table `{table}` may not be NULL; nothing was written")]
+    Null {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A statement of this transaction failed.
+    #[error("a statement of this transaction failed; end it with ROLLBACK")]
+    TransactionFailed,
+    /// COMMIT of a transaction of which a statement failed.
+    #[error("a statement of this transaction failed: it was rolled back")]
+    FailedIsRolledBack,
+    /// Others wrote what the transaction writes; it was rolled back.
+    #[error(
+        "another transaction came first ({0}); the transaction was rolled back, begin it again"
+    )]
+    Conflict(terrace::Error),
+    /// A row in the map is not one of the table.
+    #[error("a row of table `{table}` is not readable: {why}; `terrace verify` reads everything")]
+    Row {
+        /// The table.
+        table: String,
+        /// What does not fit.
+        why: &'static str,
+    },
+    /// The table's definition in the catalogue is not readable.
+    #[error(
+        "the definition of table `{0}` is not readable: {1}; it was written by a newer version, or from outside"
+    )]
+    Definition(String, String),
+    /// Of the database.
+    #[error(transparent)]
+    Database(#[from] terrace::Error),
+    /// A thread or a file that a query needs.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// What statements return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Error {
+        // What this crate returned through the engine comes out of it as it was.
+        match unwrapped(error) {
+            Ok(own) => own,
+            Err(DataFusionError::ResourcesExhausted(why)) => Error::Statement(format!(
+                "the query needs more memory than queries may take ({why}); ask for less, or raise the limit"
+            )),
+            // The engine's own look at it names no column of the table.
+            Err(other)
+                if other.to_string().contains("declared as non-nullable but contains null") =>
+            {
+                Error::Statement(
+                    "NULL for a column that is NOT NULL or of the PRIMARY KEY; nothing was written"
+                        .into(),
+                )
+            }
+            Err(other) => Error::Statement(other.strip_backtrace()),
+        }
+    }
+}
+
+fn unwrapped(error: DataFusionError) -> Result<Error, DataFusionError> {
+    match error {
+        DataFusionError::External(inner) => {
+            inner.downcast().map(|own| *own).map_err(DataFusionError::External)
+        }
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            unwrapped(*inner)
+        }
+        DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
+            Ok(inner) => unwrapped(inner),
+            Err(inner) => Err(DataFusionError::Shared(inner)),
+        },
+        other => Err(other),
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> DataFusionError {
+        DataFusionError::External(Box::new(error))
+    }
+}

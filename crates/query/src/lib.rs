@@ -1,0 +1,101 @@
+//! SQL over the maps of a database: tables whose rows are items of ordered maps, read at one moment and written in
+//! transactions.
+//!
+//! DataFusion parses, plans and computes; this room says what tables are, where their rows lie and what a query has to
+//! read of them. See `docs/decisions/0052-sql.md`.
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod error;
+mod numbers;
+mod output;
+mod row;
+mod rows;
+mod scan;
+mod schema;
+mod session;
+mod span;
+mod view;
+
+pub use error::{Error, Result};
+pub use output::{Format, write_rows};
+pub use rows::Rows;
+pub use schema::{Column, ColumnType};
+pub use session::{Answer, SqlSession};
+
+/// Arrow, whose batches rows come in.
+pub use datafusion::arrow;
+
+use catalogue::Catalogue;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use std::sync::Arc;
+use terrace::Database;
+use tokio::runtime::Runtime;
+
+/// What queries may take of memory together, unless told otherwise.
+const MEMORY_BYTES: usize = 512 << 20;
+
+/// SQL on a database. A clone is the same.
+#[derive(Clone)]
+pub struct Sql {
+    catalogue: Arc<Catalogue>,
+    runtime: Arc<Runtime>,
+    memory: Arc<RuntimeEnv>,
+}
+
+impl Sql {
+    /// SQL on `db`; its queries take 512 MiB of memory together at the most.
+    ///
+    /// ```
+    /// use terrace_query::{Answer, Sql};
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
+    /// let answer = session.run("SELECT 6 * 7 AS answer")?.remove(0);
+    /// let Answer::Rows(rows) = answer else { panic!("a query gives rows") };
+    /// assert_eq!(rows.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Database`] if the catalogue cannot be opened, [`Error::System`] if no thread can be started.
+    pub fn open(db: Arc<Database>) -> Result<Sql> {
+        Sql::open_with(db, MEMORY_BYTES)
+    }
+
+    /// The same with another bound of memory.
+    ///
+    /// # Errors
+    /// As [`Sql::open`].
+    pub fn open_with(db: Arc<Database>, memory_bytes: usize) -> Result<Sql> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(threads).thread_name("sql").build();
+        let runtime = runtime
+            .map_err(|source| Error::System { doing: "start threads for queries", source })?;
+        let memory = RuntimeEnvBuilder::new().with_memory_limit(memory_bytes, 1.0).build_arc()?;
+        Ok(Sql { catalogue: Arc::new(Catalogue::open(db)?), runtime: Arc::new(runtime), memory })
+    }
+
+    /// A session: one user, who has a transaction perhaps.
+    ///
+    /// ```
+    /// # use terrace_query::Sql;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let sql = Sql::open(std::sync::Arc::new(db))?;
+    /// let (one, other) = (sql.session(), sql.session());
+    /// assert!(!one.in_transaction() && !other.in_transaction());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn session(&self) -> SqlSession {
+        let (catalogue, runtime) = (Arc::clone(&self.catalogue), Arc::clone(&self.runtime));
+        SqlSession::new(catalogue, runtime, Arc::clone(&self.memory))
+    }
+}
+
+impl std::fmt::Debug for Sql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sql")
+    }
+}

@@ -1,0 +1,435 @@
+//! Rows as keys and values of a map.
+//!
+//! # The format
+//! The key of a row is a byte, 1 (what else a table's map will have begins with others), and the columns of the primary
+//! key, encoded so that bytes are in their order ([`terrace::Key`]). The value has the other columns:
+//!
+//! | part | bytes |
+//! |---|---|
+//! | format | 1, the number 1 |
+//! | a bit for each column that is not of the key, set where it is NULL | (columns + 7) / 8 |
+//! | columns of fixed size, little-endian; zeros where NULL | as their types say |
+//! | the end of each text and byte string, counted from the first of them | 4 each |
+//! | texts and byte strings | |
+//!
+//! So a column is found without reading those before it. This is a format on the disk: it never changes.
+
+use crate::error::{Error, Result};
+use crate::schema::{ColumnType, Definition};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, RecordBatch,
+    StringBuilder, TimestampNanosecondBuilder,
+};
+use datafusion::arrow::datatypes as arrow;
+use std::sync::Arc;
+use terrace::Key;
+
+/// What the key of a row begins with.
+pub(crate) const ROWS: u8 = 1;
+const FORMAT: u8 = 1;
+
+/// Where a column is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In the key.
+    Key,
+    /// Its bit among the NULLs, its first byte in the value, and how many.
+    Fixed { null: usize, at: usize, bytes: usize },
+    /// Its bit among the NULLs, its number among texts and byte strings.
+    Varied { null: usize, number: usize },
+}
+
+/// How a table's rows lie in its map.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub definition: Definition,
+    places: Vec<Place>,
+    /// First byte of the ends, and how many there are.
+    ends: usize,
+    varied: usize,
+}
+
+impl Layout {
+    pub fn new(definition: Definition) -> Layout {
+        let others = definition.columns.len() - definition.key.len();
+        let (mut at, mut null, mut varied) = (1 + others.div_ceil(8), 0, 0);
+        let mut places = Vec::with_capacity(definition.columns.len());
+        for (number, column) in definition.columns.iter().enumerate() {
+            if definition.key.contains(&number) {
+                places.push(Place::Key);
+                continue;
+            }
+            places.push(match column.kind.fixed_bytes() {
+                Some(bytes) => {
+                    at += bytes;
+                    Place::Fixed { null, at: at - bytes, bytes }
+                }
+                None => {
+                    varied += 1;
+                    Place::Varied { null, number: varied - 1 }
+                }
+            });
+            null += 1;
+        }
+        Layout { definition, places, ends: at, varied }
+    }
+
+    fn wrong(&self, why: &'static str) -> Error {
+        Error::Row { table: self.definition.name.clone(), why }
+    }
+
+    fn null_error(&self, column: usize) -> Error {
+        let column = self.definition.columns[column].name.clone();
+        Error::Null { table: self.definition.name.clone(), column }
+    }
+
+    /// The key of row `row` of a batch that has the table's columns.
+    ///
+    /// # Errors
+    /// [`Error::Null`].
+    pub fn key(&self, batch: &RecordBatch, row: usize) -> Result<Vec<u8>> {
+        let mut key = vec![ROWS];
+        for (number, column) in self.definition.key.iter().enumerate() {
+            let is_last = number + 1 == self.definition.key.len();
+            let array = batch.column(*column);
+            if array.is_null(row) {
+                return Err(self.null_error(*column));
+            }
+            encode_part(array, row, self.definition.columns[*column].kind, &mut key, is_last);
+        }
+        Ok(key)
+    }
+
+    /// The value of row `row` of a batch that has the table's columns.
+    ///
+    /// # Errors
+    /// [`Error::Null`].
+    pub fn value(&self, batch: &RecordBatch, row: usize) -> Result<Vec<u8>> {
+        let mut value = vec![0; self.ends];
+        value[0] = FORMAT;
+        let mut varied = Vec::new();
+        for (column, place) in self.places.iter().enumerate() {
+            let (array, of) = (batch.column(column), &self.definition.columns[column]);
+            let is_null = array.is_null(row);
+            if is_null && !of.nullable {
+                return Err(self.null_error(column));
+            }
+            match *place {
+                Place::Key => {}
+                Place::Fixed { null, at, bytes } if !is_null => {
+                    write_fixed(array, row, of.kind, &mut value[at..at + bytes]);
+                    debug_assert_eq!(value[1 + null / 8] >> (null % 8) & 1, 0);
+                }
+                Place::Varied { .. } if !is_null => {
+                    varied.extend_from_slice(text_or_bytes(array, row, of.kind));
+                    let end =
+                        u32::try_from(varied.len()).expect("invariant: an item is far smaller");
+                    value.extend_from_slice(&end.to_le_bytes());
+                }
+                Place::Fixed { null, .. } | Place::Varied { null, .. } => {
+                    value[1 + null / 8] |= 1 << (null % 8);
+                    if matches!(place, Place::Varied { .. }) {
+                        value.extend_from_slice(&(varied.len() as u32).to_le_bytes());
+                    }
+                }
+            }
+        }
+        value.extend_from_slice(&varied);
+        Ok(value)
+    }
+
+    /// The texts of a key's values, for messages.
+    pub fn key_text(&self, batch: &RecordBatch, row: usize) -> String {
+        let text = |column: &usize| {
+            let value =
+                datafusion::arrow::util::display::array_value_to_string(batch.column(*column), row);
+            value.unwrap_or_default()
+        };
+        self.definition.key.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Appends a value that is not NULL to a key.
+fn encode_part(array: &ArrayRef, row: usize, kind: ColumnType, key: &mut Vec<u8>, is_last: bool) {
+    match kind {
+        ColumnType::Boolean => array.as_boolean().value(row).encode_to(key, is_last),
+        ColumnType::SmallInt => {
+            array.as_primitive::<arrow::Int16Type>().value(row).encode_to(key, is_last)
+        }
+        ColumnType::Integer => {
+            array.as_primitive::<arrow::Int32Type>().value(row).encode_to(key, is_last)
+        }
+        ColumnType::BigInt => {
+            array.as_primitive::<arrow::Int64Type>().value(row).encode_to(key, is_last)
+        }
+        // Equal numbers are one key: + 0.0 makes 0.0 of -0.0.
+        ColumnType::Real => {
+            (array.as_primitive::<arrow::Float32Type>().value(row) + 0.0).encode_to(key, is_last)
+        }
+        ColumnType::Double => {
+            (array.as_primitive::<arrow::Float64Type>().value(row) + 0.0).encode_to(key, is_last)
+        }
+        ColumnType::Decimal(..) => {
+            array.as_primitive::<arrow::Decimal128Type>().value(row).encode_to(key, is_last)
+        }
+        ColumnType::Text => array.as_string::<i32>().value(row).to_owned().encode_to(key, is_last),
+        ColumnType::Bytes => array.as_binary::<i32>().value(row).to_vec().encode_to(key, is_last),
+        ColumnType::Date => {
+            array.as_primitive::<arrow::Date32Type>().value(row).encode_to(key, is_last)
+        }
+        ColumnType::Timestamp => {
+            array
+                .as_primitive::<arrow::TimestampNanosecondType>()
+                .value(row)
+                .encode_to(key, is_last);
+        }
+    }
+}
+
+/// Writes a value of fixed size.
+fn write_fixed(array: &ArrayRef, row: usize, kind: ColumnType, to: &mut [u8]) {
+    match kind {
+        ColumnType::Boolean => to[0] = u8::from(array.as_boolean().value(row)),
+        ColumnType::SmallInt => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Int16Type>().value(row).to_le_bytes())
+        }
+        ColumnType::Integer => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Int32Type>().value(row).to_le_bytes())
+        }
+        ColumnType::BigInt => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Int64Type>().value(row).to_le_bytes())
+        }
+        ColumnType::Real => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Float32Type>().value(row).to_le_bytes())
+        }
+        ColumnType::Double => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Float64Type>().value(row).to_le_bytes())
+        }
+        ColumnType::Decimal(..) => {
+            to.copy_from_slice(
+                &array.as_primitive::<arrow::Decimal128Type>().value(row).to_le_bytes(),
+            );
+        }
+        ColumnType::Date => {
+            to.copy_from_slice(&array.as_primitive::<arrow::Date32Type>().value(row).to_le_bytes())
+        }
+        ColumnType::Timestamp => {
+            to.copy_from_slice(
+                &array.as_primitive::<arrow::TimestampNanosecondType>().value(row).to_le_bytes(),
+            );
+        }
+        ColumnType::Text | ColumnType::Bytes => unreachable!("invariant: they have no fixed size"),
+    }
+}
+
+fn text_or_bytes(array: &ArrayRef, row: usize, kind: ColumnType) -> &[u8] {
+    match kind {
+        ColumnType::Text => array.as_string::<i32>().value(row).as_bytes(),
+        _ => array.as_binary::<i32>().value(row),
+    }
+}
+
+/// A column under construction.
+enum Builder {
+    Boolean(BooleanBuilder),
+    SmallInt(Int16Builder),
+    Integer(Int32Builder),
+    BigInt(Int64Builder),
+    Real(Float32Builder),
+    Double(Float64Builder),
+    Decimal(Decimal128Builder),
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    Date(Date32Builder),
+    Timestamp(TimestampNanosecondBuilder),
+}
+
+macro_rules! numbers {
+    ($self:expr, $bytes:expr, $($kind:ident: $type:ty),*) => {
+        match $self {
+            Builder::Boolean(builder) => builder.append_value($bytes.first()? == &1),
+            $(Builder::$kind(builder) => builder.append_value(<$type>::from_le_bytes($bytes.try_into().ok()?)),)*
+            Builder::Text(builder) => builder.append_value(std::str::from_utf8($bytes).ok()?),
+            Builder::Bytes(builder) => builder.append_value($bytes),
+        }
+    };
+}
+
+macro_rules! every {
+    ($self:expr, $builder:ident => $done:expr) => {
+        match $self {
+            Builder::Boolean($builder) => $done,
+            Builder::SmallInt($builder) => $done,
+            Builder::Integer($builder) => $done,
+            Builder::BigInt($builder) => $done,
+            Builder::Real($builder) => $done,
+            Builder::Double($builder) => $done,
+            Builder::Decimal($builder) => $done,
+            Builder::Text($builder) => $done,
+            Builder::Bytes($builder) => $done,
+            Builder::Date($builder) => $done,
+            Builder::Timestamp($builder) => $done,
+        }
+    };
+}
+
+impl Builder {
+    fn new(kind: ColumnType) -> Builder {
+        match kind {
+            ColumnType::Boolean => Builder::Boolean(BooleanBuilder::new()),
+            ColumnType::SmallInt => Builder::SmallInt(Int16Builder::new()),
+            ColumnType::Integer => Builder::Integer(Int32Builder::new()),
+            ColumnType::BigInt => Builder::BigInt(Int64Builder::new()),
+            ColumnType::Real => Builder::Real(Float32Builder::new()),
+            ColumnType::Double => Builder::Double(Float64Builder::new()),
+            ColumnType::Decimal(..) => {
+                Builder::Decimal(Decimal128Builder::new().with_data_type(kind.arrow()))
+            }
+            ColumnType::Text => Builder::Text(StringBuilder::new()),
+            ColumnType::Bytes => Builder::Bytes(BinaryBuilder::new()),
+            ColumnType::Date => Builder::Date(Date32Builder::new()),
+            ColumnType::Timestamp => Builder::Timestamp(TimestampNanosecondBuilder::new()),
+        }
+    }
+
+    /// Appends what these bytes of a value are; none if they are not of the type.
+    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        numbers!(self, bytes, SmallInt: i16, Integer: i32, BigInt: i64, Real: f32, Double: f64, Decimal: i128,
+                 Date: i32, Timestamp: i64);
+        Some(())
+    }
+
+    /// Takes a part off the front of a key, and appends it; none if it is not of the type.
+    fn push_part(&mut self, key: &mut &[u8], is_last: bool) -> Option<()> {
+        match self {
+            Builder::Boolean(builder) => builder.append_value(bool::decode_from(key, is_last)?),
+            Builder::SmallInt(builder) => builder.append_value(i16::decode_from(key, is_last)?),
+            Builder::Integer(builder) => builder.append_value(i32::decode_from(key, is_last)?),
+            Builder::BigInt(builder) => builder.append_value(i64::decode_from(key, is_last)?),
+            Builder::Real(builder) => builder.append_value(f32::decode_from(key, is_last)?),
+            Builder::Double(builder) => builder.append_value(f64::decode_from(key, is_last)?),
+            Builder::Decimal(builder) => builder.append_value(i128::decode_from(key, is_last)?),
+            Builder::Text(builder) if is_last => {
+                builder.append_value(std::str::from_utf8(std::mem::take(key)).ok()?);
+            }
+            Builder::Text(builder) => builder.append_value(String::decode_from(key, is_last)?),
+            Builder::Bytes(builder) => builder.append_value(Vec::decode_from(key, is_last)?),
+            Builder::Date(builder) => builder.append_value(i32::decode_from(key, is_last)?),
+            Builder::Timestamp(builder) => builder.append_value(i64::decode_from(key, is_last)?),
+        }
+        Some(())
+    }
+
+    fn push_null(&mut self) {
+        every!(self, builder => builder.append_null());
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        every!(self, builder => Arc::new(builder.finish()))
+    }
+}
+
+/// Takes a part off the front of a key that nobody wants.
+fn skip_part(kind: ColumnType, key: &mut &[u8], is_last: bool) -> Option<()> {
+    match kind.fixed_bytes() {
+        Some(bytes) => *key = key.get(bytes..)?,
+        None => drop(Vec::decode_from(key, is_last)?),
+    }
+    Some(())
+}
+
+/// Some columns of rows, gathered to batches.
+pub(crate) struct RowBuilder {
+    layout: Arc<Layout>,
+    schema: arrow::SchemaRef,
+    builders: Vec<Builder>,
+    /// The key's columns up to the last one that is wanted, each with its builder if it is.
+    parts: Vec<(ColumnType, Option<usize>)>,
+    /// The other columns that are wanted, with their builders.
+    others: Vec<(Place, usize)>,
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+impl RowBuilder {
+    /// For these columns, whose schema this is.
+    pub fn new(layout: Arc<Layout>, columns: &[usize], schema: arrow::SchemaRef) -> RowBuilder {
+        let of = &layout.definition;
+        let builder = |column: &usize| Builder::new(of.columns[*column].kind);
+        let wanted = |column: &usize| columns.iter().position(|wanted| wanted == column);
+        let mut parts: Vec<_> =
+            of.key.iter().map(|column| (of.columns[*column].kind, wanted(column))).collect();
+        let needed =
+            parts.iter().rposition(|(_, builder)| builder.is_some()).map_or(0, |last| last + 1);
+        parts.truncate(needed);
+        let others =
+            columns.iter().enumerate().map(|(builder, column)| (layout.places[*column], builder));
+        let others = others.filter(|(place, _)| !matches!(place, Place::Key)).collect();
+        let builders = columns.iter().map(builder).collect();
+        RowBuilder { layout, schema, builders, parts, others, rows: 0, bytes: 0 }
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// [`Error::Row`].
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.rows += 1;
+        self.bytes += key.len() + value.len();
+        let pushed = self.push_key(key).and_then(|()| self.push_value(value));
+        pushed.ok_or_else(|| self.layout.wrong("its bytes are not those of a row"))
+    }
+
+    fn push_key(&mut self, key: &[u8]) -> Option<()> {
+        let mut key = key.strip_prefix(&[ROWS])?;
+        let count = self.layout.definition.key.len();
+        for (number, (kind, builder)) in self.parts.iter().enumerate() {
+            let is_last = number + 1 == count;
+            match builder {
+                Some(builder) => self.builders[*builder].push_part(&mut key, is_last)?,
+                None => skip_part(*kind, &mut key, is_last)?,
+            }
+        }
+        Some(())
+    }
+
+    fn push_value(&mut self, value: &[u8]) -> Option<()> {
+        let Layout { ends, varied, .. } = *self.layout;
+        if value.first() != Some(&FORMAT) || value.len() < ends + 4 * varied {
+            return None;
+        }
+        let end = |number: usize| {
+            let end = value[ends + 4 * number..].first_chunk().expect("invariant: looked at above");
+            u32::from_le_bytes(*end) as usize
+        };
+        for (place, builder) in &self.others {
+            let (null, bytes) = match *place {
+                Place::Key => continue,
+                Place::Fixed { null, at, bytes } => (null, &value[at..at + bytes]),
+                Place::Varied { null, number } => {
+                    let begin = if number == 0 { 0 } else { end(number - 1) };
+                    (null, value[ends + 4 * varied..].get(begin..end(number))?)
+                }
+            };
+            match value[1 + null / 8] >> (null % 8) & 1 {
+                0 => self.builders[*builder].push(bytes)?,
+                _ => self.builders[*builder].push_null(),
+            }
+        }
+        Some(())
+    }
+
+    /// What was gathered since the last time.
+    ///
+    /// # Errors
+    /// Those of Arrow, for NULL where there may be none: the row is not one of the table.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let columns = self.builders.iter_mut().map(Builder::finish).collect();
+        let options =
+            datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows));
+        (self.rows, self.bytes) = (0, 0);
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
+        batch.map_err(|_| self.layout.wrong("it has NULL where there may be none"))
+    }
+}

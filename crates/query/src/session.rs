@@ -1,0 +1,391 @@
+//! Statements: what each does to the database, in which transaction.
+//!
+//! A statement outside of a transaction is one of its own: a query reads all tables at one moment; a change is
+//! committed before its result is told, and done again if others came first. Between BEGIN and COMMIT, all statements
+//! read the moment of BEGIN and what the transaction wrote, and nothing is written before COMMIT. If a change fails
+//! within, the transaction can only be rolled back, so that no half of a statement is ever committed.
+
+use crate::catalogue::{Catalogue, Table, Tables};
+use crate::error::{Error, Result};
+use crate::numbers;
+use crate::row::Layout;
+use crate::rows::Rows;
+use crate::schema::{Column, ColumnType, Definition};
+use crate::view::View;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Constraint;
+use datafusion::common::TableReference;
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, DmlStatement, DropTable, LogicalPlan, WriteOp,
+};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::{self, TransactionIsolationLevel, TransactionMode};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+use tokio::runtime::Runtime;
+
+/// How often a change outside of a transaction is done again that others came before.
+const TRIES: usize = 100;
+
+/// What a statement gives.
+#[derive(Debug)]
+pub enum Answer {
+    /// Rows, which are computed while they are read.
+    Rows(Rows),
+    /// So many rows were inserted, updated or deleted.
+    Changed(u64),
+    /// It is done: what, in the words of SQL.
+    Done(&'static str),
+}
+
+/// One user of SQL on a database, with a transaction perhaps.
+pub struct SqlSession {
+    catalogue: Arc<Catalogue>,
+    runtime: Arc<Runtime>,
+    context: SessionContext,
+    /// What statements that are being planned read.
+    view: Arc<Mutex<Option<Arc<View>>>>,
+    transaction: Option<Open>,
+}
+
+/// A transaction between BEGIN and COMMIT.
+struct Open {
+    view: Arc<View>,
+    has_failed: bool,
+}
+
+impl SqlSession {
+    pub(crate) fn new(
+        catalogue: Arc<Catalogue>,
+        runtime: Arc<Runtime>,
+        memory: Arc<RuntimeEnv>,
+    ) -> SqlSession {
+        let view = Arc::<Mutex<Option<Arc<View>>>>::default();
+        let mut config = SessionConfig::new()
+            .with_default_catalog_and_schema("terrace", "public")
+            .with_information_schema(true)
+            .with_target_partitions(std::thread::available_parallelism().map_or(1, usize::from));
+        config.options_mut().sql_parser.map_string_types_to_utf8view = false;
+        // 0.1 is a tenth, as in the standard.
+        config.options_mut().sql_parser.parse_float_as_decimal = true;
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(memory)
+            .with_default_features();
+        let state = state.with_analyzer_rules(numbers::analyzer_rules());
+        let context = SessionContext::new_with_state(state.build());
+        let tables = Tables { catalogue: Arc::clone(&catalogue), view: Arc::clone(&view) };
+        let home =
+            context.catalog("terrace").expect("invariant: the default catalogue was just made");
+        // An error would mean that such catalogues have no schemas.
+        let _before = home.register_schema("public", Arc::new(tables));
+        SqlSession { catalogue, runtime, context, view, transaction: None }
+    }
+
+    /// Whether a transaction is open (BEGIN).
+    pub fn in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Runs statements, one or several with `;` between; returns the answer of each. The first that fails ends it.
+    ///
+    /// ```
+    /// use terrace_query::{Answer, Sql};
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let sql = Sql::open(std::sync::Arc::new(db))?;
+    /// let mut session = sql.session();
+    /// session.run("CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT)")?;
+    /// session.run("INSERT INTO stock VALUES ('chair', 7), ('table', 2)")?;
+    /// let answers = session.run("BEGIN; UPDATE stock SET pieces = pieces - 1 WHERE item = 'chair'; COMMIT")?;
+    /// assert!(matches!(answers[1], Answer::Changed(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the first statement that failed. Outside of a transaction nothing of it was written; within, only
+    /// ROLLBACK is left if it was a change.
+    pub fn run(&mut self, text: &str) -> Result<Vec<Answer>> {
+        let statements = DFParser::parse_sql(text).map_err(Error::from)?;
+        statements.into_iter().map(|statement| self.statement(statement)).collect()
+    }
+
+    fn statement(&mut self, mut statement: Statement) -> Result<Answer> {
+        numbers::make_floats(&mut statement);
+        let tries = if self.transaction.is_none() { TRIES } else { 1 };
+        for _ in 1..tries {
+            match self.once(statement.clone()) {
+                Err(Error::Conflict(_)) => {}
+                ended => return ended,
+            }
+        }
+        self.once(statement)
+    }
+
+    fn once(&mut self, statement: Statement) -> Result<Answer> {
+        if let Statement::Statement(of_transaction) = &statement
+            && let Some(answer) = self.of_transaction(of_transaction)
+        {
+            return answer;
+        }
+        let view = match &self.transaction {
+            Some(Open { has_failed: true, .. }) => return Err(Error::TransactionFailed),
+            Some(open) => Arc::clone(&open.view),
+            None => View::new(self.catalogue.db.begin(), false),
+        };
+        *self.view.lock() = Some(Arc::clone(&view));
+        let plan = self.runtime.block_on(self.context.state().statement_to_plan(statement));
+        let ended = plan.map_err(Error::from).and_then(|plan| self.execute(plan, &view));
+        *self.view.lock() = None;
+        ended
+    }
+
+    /// BEGIN, COMMIT and ROLLBACK; none if it is another statement.
+    fn of_transaction(&mut self, statement: &ast::Statement) -> Option<Result<Answer>> {
+        let none_open = || Error::Statement("no transaction is open; BEGIN one first".into());
+        Some(match statement {
+            ast::Statement::StartTransaction { .. } if self.transaction.is_some() => {
+                Err(Error::Statement("a transaction is open; COMMIT or ROLLBACK it first".into()))
+            }
+            ast::Statement::StartTransaction { modes, .. } => {
+                let serializable =
+                    TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable);
+                let view = View::new(self.catalogue.db.begin(), modes.contains(&serializable));
+                self.transaction = Some(Open { view, has_failed: false });
+                Ok(Answer::Done("BEGIN"))
+            }
+            ast::Statement::Rollback { savepoint: Some(_), .. } => Err(Error::Unsupported {
+                what: "ROLLBACK TO a savepoint".into(),
+                instead: "ROLLBACK ends the whole transaction",
+            }),
+            ast::Statement::Rollback { .. } => {
+                self.transaction.take().map(|_| Answer::Done("ROLLBACK")).ok_or_else(none_open)
+            }
+            ast::Statement::Commit { .. } => match self.transaction.take() {
+                None => Err(none_open()),
+                Some(Open { has_failed: true, .. }) => Err(Error::FailedIsRolledBack),
+                Some(open) => open.view.commit().map(|()| Answer::Done("COMMIT")),
+            },
+            _ => return None,
+        })
+    }
+
+    fn execute(&mut self, plan: LogicalPlan, view: &Arc<View>) -> Result<Answer> {
+        match plan {
+            LogicalPlan::Ddl(change) if self.transaction.is_none() => self.define(change),
+            LogicalPlan::Ddl(change) => Err(Error::Unsupported {
+                what: format!("{} within a transaction", change.name()),
+                instead: "COMMIT or ROLLBACK first",
+            }),
+            LogicalPlan::Dml(change) => {
+                let changed = self.change(change, view);
+                if let (Err(_), Some(open)) = (&changed, &mut self.transaction) {
+                    open.has_failed = true;
+                }
+                let changed = changed?;
+                if self.transaction.is_none() {
+                    view.commit()?;
+                }
+                Ok(Answer::Changed(changed))
+            }
+            plan => self.query(plan).map(Answer::Rows),
+        }
+    }
+
+    fn query(&self, plan: LogicalPlan) -> Result<Rows> {
+        let stream =
+            async { self.context.execute_logical_plan(plan).await?.execute_stream().await };
+        let stream = self.runtime.block_on(stream)?;
+        Ok(Rows::new(stream, Arc::clone(&self.runtime)))
+    }
+
+    fn define(&self, change: DdlStatement) -> Result<Answer> {
+        match change {
+            DdlStatement::CreateMemoryTable(table) => self.create(&table),
+            DdlStatement::DropTable(DropTable { name, if_exists, .. }) => {
+                let name = own_name(&name)?;
+                if self.catalogue.drop_table(&name)? || if_exists {
+                    return Ok(Answer::Done("DROP TABLE"));
+                }
+                Err(self.no_table(&name))
+            }
+            other => Err(Error::Unsupported {
+                what: other.name().to_owned(),
+                instead: "CREATE TABLE and DROP TABLE are",
+            }),
+        }
+    }
+
+    fn create(&self, table: &CreateMemoryTable) -> Result<Answer> {
+        let name = own_name(&table.name)?;
+        let unsupported =
+            |what: &str, instead| Err(Error::Unsupported { what: what.to_owned(), instead });
+        if !matches!(&*table.input, LogicalPlan::EmptyRelation(_)) {
+            return unsupported(
+                "CREATE TABLE AS",
+                "CREATE TABLE with columns, then INSERT INTO ... SELECT",
+            );
+        }
+        if table.or_replace || table.temporary {
+            return unsupported("CREATE OR REPLACE or TEMPORARY", "DROP TABLE, then CREATE TABLE");
+        }
+        if !table.column_defaults.is_empty() {
+            return unsupported("DEFAULT", "give each value in INSERT");
+        }
+        let keys: Vec<&Constraint> = table.constraints.iter().collect();
+        let [Constraint::PrimaryKey(key)] = &keys[..] else {
+            return unsupported(
+                "a table without a PRIMARY KEY, or with other constraints,",
+                "name the columns that tell rows apart: PRIMARY KEY (a, b)",
+            );
+        };
+        let column = |(number, field): (usize, &Arc<datafusion::arrow::datatypes::Field>)| {
+            let nullable = field.is_nullable() && !key.contains(&number);
+            Ok(Column {
+                name: field.name().clone(),
+                kind: ColumnType::of(field.data_type())?,
+                nullable,
+            })
+        };
+        let columns =
+            table.input.schema().fields().iter().enumerate().map(column).collect::<Result<_>>()?;
+        match self.catalogue.create(&Definition::new(
+            unique(),
+            name.clone(),
+            columns,
+            key.clone(),
+        ))? {
+            false if !table.if_not_exists => Err(Error::TableExists(name)),
+            _ => Ok(Answer::Done("CREATE TABLE")),
+        }
+    }
+
+    fn no_table(&self, name: &str) -> Error {
+        let view = View::new(self.catalogue.db.begin(), false);
+        let names = self.catalogue.names(&view).unwrap_or_default();
+        let near = names.iter().find(|there| is_near(there, name));
+        let nearest = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        Error::NoTable { name: name.to_owned(), nearest }
+    }
+
+    /// Inserts, updates or deletes, in the transaction of `view`; returns of how many rows.
+    fn change(&self, change: DmlStatement, view: &Arc<View>) -> Result<u64> {
+        let DmlStatement { table_name, target, op, input, .. } = change;
+        let provider = source_as_provider(&target)?;
+        let table = provider.downcast_ref::<Table>();
+        let Some((table, layout)) =
+            table.and_then(|table| table.layout().map(|layout| (table, layout)))
+        else {
+            return Err(Error::Unsupported {
+                what: format!("writing to `{table_name}`, which is no table,"),
+                instead: "CREATE TABLE makes one; maps are written through the database",
+            });
+        };
+        let columns = layout.definition.columns.len();
+        let what = match op {
+            WriteOp::Insert(InsertOp::Append) => Change::Insert,
+            WriteOp::Insert(InsertOp::Replace) => Change::Replace,
+            WriteOp::Update if moves_key(&input, layout) => {
+                return Err(Error::Unsupported {
+                    what: "UPDATE of a column of the primary key".into(),
+                    instead: "DELETE the row and INSERT it anew, in one transaction",
+                });
+            }
+            WriteOp::Update => Change::Replace,
+            WriteOp::Delete => Change::Delete,
+            other => {
+                let (what, instead) =
+                    (other.name().to_owned(), "INSERT, REPLACE, UPDATE and DELETE are");
+                return Err(Error::Unsupported { what, instead });
+            }
+        };
+        // All of it is read before the first row is written: no statement meets what it wrote itself.
+        let batches = self.query(Arc::unwrap_or_clone(input))?.collect::<Result<Vec<_>>>()?;
+        debug_assert!(batches.iter().all(|batch| batch.num_columns() == columns));
+        view.write(|transaction| {
+            let name = layout.definition.name.as_bytes();
+            transaction.compare(&self.catalogue.definitions, name, Some(&table.bytes))?;
+            let mut changed = 0;
+            for batch in &batches {
+                (0..batch.num_rows())
+                    .try_for_each(|row| write(transaction, table, layout, what, batch, row))?;
+                changed += batch.num_rows() as u64;
+            }
+            Ok(changed)
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Insert,
+    /// Writes the row, whether there is one or not.
+    Replace,
+    Delete,
+}
+
+fn write(
+    transaction: &mut terrace::Transaction,
+    table: &Table,
+    layout: &Layout,
+    what: Change,
+    batch: &RecordBatch,
+    row: usize,
+) -> Result<()> {
+    let key = layout.key(batch, row)?;
+    if what == Change::Delete {
+        transaction.delete(&table.map, &key)?;
+        return Ok(());
+    }
+    if what == Change::Insert && transaction.get_with(&table.map, &key, |_| ())?.is_some() {
+        let table = layout.definition.name.clone();
+        return Err(Error::KeyExists { table, key: layout.key_text(batch, row) });
+    }
+    Ok(transaction.put(&table.map, &key, &layout.value(batch, row)?)?)
+}
+
+/// Whether an update's plan has something else in the place of a column of the primary key.
+fn moves_key(input: &LogicalPlan, layout: &Layout) -> bool {
+    let LogicalPlan::Projection(projection) = input else { return false };
+    let of = &layout.definition;
+    of.key.iter().any(|key| {
+        let name = &of.columns[*key].name;
+        match &projection.expr[*key] {
+            datafusion::logical_expr::Expr::Column(column) => column.name != *name,
+            datafusion::logical_expr::Expr::Alias(alias) => {
+                !matches!(&*alias.expr, datafusion::logical_expr::Expr::Column(column) if column.name == *name)
+            }
+            _ => true,
+        }
+    })
+}
+
+/// The name of a table of the one schema that there is.
+fn own_name(reference: &TableReference) -> Result<String> {
+    match (reference.catalog(), reference.schema()) {
+        (None | Some("terrace"), None | Some("public")) => Ok(reference.table().to_owned()),
+        _ => Err(Error::Unsupported {
+            what: format!("the schema of `{reference}`"),
+            instead: "there is one, `public`",
+        }),
+    }
+}
+
+/// A number that no other definition has: of the moment, and of this process's count within it.
+fn unique() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Whether two names differ by a sign or two.
+fn is_near(one: &str, other: &str) -> bool {
+    datafusion::common::utils::datafusion_strsim::levenshtein(one, other) <= 2
+}

@@ -1,0 +1,75 @@
+//! What is wrong is said, with what to do, and changes nothing.
+
+use crate::common::{TestSql, asked, refused, run};
+
+#[test]
+fn errors_name_what_is_wrong_and_the_way_out() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT NOT NULL)");
+    for (statement, says) in [
+        ("SELEC 1", "SELEC"),
+        ("SELECT piece FROM stock", "piece"),
+        ("SELECT * FROM stok", "stok"),
+        ("DROP TABLE stok", "did you mean `stock`"),
+        ("CREATE TABLE stock (a INT PRIMARY KEY)", "drop it first"),
+        ("CREATE TABLE t (a INT)", "PRIMARY KEY (a, b)"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b TIME)", "types are"),
+        ("CREATE TABLE \"no-such\" (a INT PRIMARY KEY)", "small letters"),
+        ("CREATE TABLE t AS SELECT 1 AS a", "INSERT INTO ... SELECT"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE TABLE and DROP TABLE are"),
+        ("INSERT INTO stock VALUES (NULL, 1)", "PRIMARY KEY; nothing was written"),
+        ("INSERT INTO stock VALUES ('a', NULL)", "NOT NULL"),
+        ("INSERT INTO stock SELECT NULL, 1", "nothing was written"),
+        ("INSERT INTO stock VALUES ('a', 'many')", "many"),
+        ("UPDATE stock SET item = 'b'", "DELETE the row"),
+        ("INSERT INTO nowhere VALUES (1)", "nowhere"),
+        ("COMMIT", "BEGIN one first"),
+        ("BEGIN; BEGIN", "COMMIT or ROLLBACK"),
+        ("CREATE TABLE u (a INT PRIMARY KEY)", "within a transaction"),
+    ] {
+        let error = refused(&mut session, statement);
+        assert!(error.contains(says), "{statement}: {error}");
+    }
+    run(&mut session, "ROLLBACK");
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM stock"), ["0"]);
+    assert_eq!(
+        asked(
+            &mut session,
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+        ),
+        ["stock"]
+    );
+}
+
+#[test]
+fn what_lies_in_a_tables_map_and_is_no_row_is_named() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (a INT PRIMARY KEY, b TEXT); INSERT INTO t VALUES (1, 'x')");
+    let map = test.db.map("sql.t").expect("its map");
+    let key = [1, 128, 0, 0, 2];
+    for wrong in [&[][..], &[9], &[1], &[1, 0, 9, 0, 0, 0, b'x'], &[1, 0, 1, 0, 0, 0, 255]] {
+        map.put(&key, wrong).expect("put");
+        let error = refused(&mut session, "SELECT * FROM t");
+        assert!(error.contains("a row of table `t` is not readable"), "{wrong:?}: {error}");
+    }
+    map.put(&key, &[1, 0, 1, 0, 0, 0, b'y']).expect("put");
+    assert_eq!(asked(&mut session, "SELECT * FROM t"), ["1,x", "2,y"]);
+    test.db.map("sql").expect("the catalogue").put(b"t", b"{}").expect("put");
+    assert!(refused(&mut session, "SELECT * FROM t").contains("definition of table `t`"));
+}
+
+#[test]
+fn a_query_that_wants_too_much_memory_is_an_error_and_others_go_on() {
+    let test = TestSql::new();
+    let small =
+        terrace_query::Sql::open_with(std::sync::Arc::clone(&test.db), 200_000).expect("SQL");
+    let mut session = small.session();
+    run(&mut session, "CREATE TABLE t (a INT PRIMARY KEY, b TEXT)");
+    let values: Vec<String> = (0..4_000).map(|n| format!("({n}, 'text number {n}')")).collect();
+    run(&mut session, &format!("INSERT INTO t VALUES {}", values.join(", ")));
+    let error = refused(&mut session, "SELECT b, count(*) FROM t GROUP BY b, a ORDER BY b");
+    assert!(error.contains("memory"), "{error}");
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["4000"]);
+}
