@@ -63,24 +63,23 @@ struct Runner {
 
 impl Runner {
     fn run(&mut self, statements: &str) -> Outcome {
-        let start = Instant::now();
-        let failed = |error: terrace_query::Error| Failure::new(error);
-        for answer in self.session.run(statements).map_err(failed)? {
+        let (start, format) = (Instant::now(), self.format);
+        self.session.run_each(statements, |answer| {
             match answer {
                 Answer::Rows(rows) => {
                     let mut out = std::io::stdout().lock();
-                    let count = write_rows(rows, self.format, &mut out).map_err(closed)?;
-                    if self.format == Format::Table {
+                    let count = write_rows(rows, format, &mut out)?;
+                    if format == Format::Table {
                         writeln!(out, "{count} {}", if count == 1 { "row" } else { "rows" })?;
                     }
                 }
                 // Beside the rows of other statements, which a program may read.
-                Answer::Changed(count) => {
-                    say(format_args!("{count} {} changed", if count == 1 { "row" } else { "rows" }))
-                }
+                Answer::Changed(1) => say("1 row changed"),
+                Answer::Changed(count) => say(format_args!("{count} rows changed")),
                 Answer::Done(what) => say(what),
             }
-        }
+            Ok::<(), Failure>(())
+        })?;
         if self.timing {
             say(format_args!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3));
         }
@@ -88,11 +87,13 @@ impl Runner {
     }
 }
 
-/// Whoever reads our output may have gone.
-fn closed(error: terrace_query::Error) -> Failure {
-    match error {
-        terrace_query::Error::System { source, .. } => source.into(),
-        other => Failure::new(other),
+impl From<terrace_query::Error> for Failure {
+    fn from(error: terrace_query::Error) -> Failure {
+        match error {
+            // Whoever reads our output may have gone.
+            terrace_query::Error::System { source, .. } => source.into(),
+            other => Failure::new(other),
+        }
     }
 }
 
@@ -101,8 +102,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let (config, _) =
         settings::read(&arguments.dir, arguments.config.as_deref(), &Flags::default())?;
     let db = Arc::new(settings::open_or_make(&arguments.dir, &config)?);
-    let sql =
-        Sql::open_with(Arc::clone(&db), arguments.query_memory << 20).map_err(Failure::new)?;
+    let sql = Sql::open_with(Arc::clone(&db), arguments.query_memory << 20)?;
     let format = if arguments.json { Format::Json } else { arguments.format.into() };
     let mut runner = Runner { session: sql.session(), format, timing: arguments.timing };
     let ran = match &arguments.query {

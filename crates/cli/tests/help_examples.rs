@@ -14,6 +14,8 @@ const ONLY_PARSED: &[&str] = &[
     "terrace crash-test --all",
     "terrace reproduce run",
     "terrace preset profile.json",
+    #[cfg(not(feature = "sql"))]
+    "terrace sql",
 ];
 
 /// Every command, as the page of commands lists them; a test of the binary holds that page to the commands.
@@ -52,6 +54,8 @@ fn prepare(dir: &Path) {
         shell(&format!("terrace put ./data 0 {key} value"));
     }
     shell("terrace export ./data users users.csv --format csv");
+    #[cfg(feature = "sql")]
+    shell("terrace sql ./data 'CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT)'");
     shell("terrace ledger open ./data bank --count 100 --balance 100");
     write("accounts.csv", "17,100\n18,100\n");
     write("transfers.csv", "17,18,5\n18,17,4\n");

@@ -18,4 +18,5 @@ mod served;
 #[path = "../../store/tests/small_disk.rs"]
 #[allow(dead_code, reason = "shared with the store, whose tests need more of it")]
 mod small_disk;
+mod sql;
 mod verify;

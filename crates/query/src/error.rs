@@ -47,6 +47,9 @@ pub enum Error {
     /// A statement of this transaction failed.
     #[error("a statement of this transaction failed; end it with ROLLBACK")]
     TransactionFailed,
+    /// Rows of a transaction that has ended.
+    #[error("the transaction of these rows has ended; read rows before COMMIT and ROLLBACK")]
+    TransactionEnded,
     /// COMMIT of a transaction of which a statement failed.
     #[error("a statement of this transaction failed: it was rolled back")]
     FailedIsRolledBack,

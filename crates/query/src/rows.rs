@@ -11,18 +11,30 @@ use tokio::runtime::Runtime;
 
 /// The batches of a query's rows: an iterator, which computes them. The query's moment stays open until it is dropped.
 pub struct Rows {
-    stream: SendableRecordBatchStream,
-    runtime: Arc<Runtime>,
+    schema: SchemaRef,
+    batches: Batches,
+}
+
+enum Batches {
+    Computed { stream: SendableRecordBatchStream, runtime: Arc<Runtime> },
+    Held(std::vec::IntoIter<RecordBatch>),
 }
 
 impl Rows {
     pub(crate) fn new(stream: SendableRecordBatchStream, runtime: Arc<Runtime>) -> Rows {
-        Rows { stream, runtime }
+        Rows { schema: stream.schema(), batches: Batches::Computed { stream, runtime } }
+    }
+
+    /// The same, computed to the end.
+    pub(crate) fn held(self) -> Result<Rows> {
+        let schema = self.schema();
+        let batches = Batches::Held(self.collect::<Result<Vec<_>>>()?.into_iter());
+        Ok(Rows { schema, batches })
     }
 
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
-        self.stream.schema()
+        Arc::clone(&self.schema)
     }
 }
 
@@ -30,8 +42,13 @@ impl Iterator for Rows {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.runtime.block_on(self.stream.next());
-        next.map(|batch| batch.map_err(Error::from))
+        match &mut self.batches {
+            Batches::Computed { stream, runtime } => {
+                let next = runtime.block_on(stream.next());
+                next.map(|batch| batch.map_err(Error::from))
+            }
+            Batches::Held(batches) => batches.next().map(Ok),
+        }
     }
 }
 

@@ -94,7 +94,8 @@ impl SqlSession {
         self.transaction.is_some()
     }
 
-    /// Runs statements, one or several with `;` between; returns the answer of each. The first that fails ends it.
+    /// Runs statements, one or several with `;` between; returns the answer of each. Rows of the last one are computed
+    /// while they are read, those of others are held.
     ///
     /// ```
     /// use terrace_query::{Answer, Sql};
@@ -104,17 +105,39 @@ impl SqlSession {
     /// let mut session = sql.session();
     /// session.run("CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT)")?;
     /// session.run("INSERT INTO stock VALUES ('chair', 7), ('table', 2)")?;
-    /// let answers = session.run("BEGIN; UPDATE stock SET pieces = pieces - 1 WHERE item = 'chair'; COMMIT")?;
+    /// let answers = session.run("BEGIN; UPDATE stock SET pieces = 6 WHERE item = 'chair'; COMMIT")?;
     /// assert!(matches!(answers[1], Answer::Changed(1)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// That of the first statement that failed. Outside of a transaction nothing of it was written; within, only
-    /// ROLLBACK is left if it was a change.
+    /// That of the first statement that failed; none behind it was run. Outside of a transaction nothing of it was
+    /// written; within, only ROLLBACK is left if it was a change.
     pub fn run(&mut self, text: &str) -> Result<Vec<Answer>> {
-        let statements = DFParser::parse_sql(text).map_err(Error::from)?;
-        statements.into_iter().map(|statement| self.statement(statement)).collect()
+        let statements = DFParser::parse_sql(text)?;
+        let (mut answers, last) = (Vec::with_capacity(statements.len()), statements.len());
+        for (number, statement) in statements.into_iter().enumerate() {
+            answers.push(match self.statement(statement)? {
+                Answer::Rows(rows) if number + 1 < last => Answer::Rows(rows.held()?),
+                answer => answer,
+            });
+        }
+        Ok(answers)
+    }
+
+    /// The same, with `each` told of an answer before the next statement is run: no rows are held.
+    ///
+    /// # Errors
+    /// As [`SqlSession::run`], and those of `each`.
+    pub fn run_each<E: From<Error>>(
+        &mut self,
+        text: &str,
+        mut each: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for statement in DFParser::parse_sql(text).map_err(Error::from)? {
+            each(self.statement(statement)?)?;
+        }
+        Ok(())
     }
 
     fn statement(&mut self, mut statement: Statement) -> Result<Answer> {
@@ -275,6 +298,23 @@ impl SqlSession {
         Error::NoTable { name: name.to_owned(), nearest }
     }
 
+    /// All rows of a change. They are read before the first one is written: no statement meets what it wrote itself.
+    fn held(&self, input: LogicalPlan) -> Result<Vec<RecordBatch>> {
+        let (mut batches, mut bytes) = (Vec::new(), 0);
+        for batch in self.query(input)? {
+            let batch = batch?;
+            bytes += batch.get_array_memory_size();
+            batches.push(batch);
+            if bytes > CHANGE_MOST {
+                return Err(Error::Unsupported {
+                    what: "a change of so many rows in one transaction".into(),
+                    instead: "change some at a time: what a transaction writes takes at most 4 MiB",
+                });
+            }
+        }
+        Ok(batches)
+    }
+
     /// Inserts, updates or deletes, in the transaction of `view`; returns of how many rows.
     fn change(&self, change: DmlStatement, view: &Arc<View>) -> Result<u64> {
         let DmlStatement { table_name, target, op, input, .. } = change;
@@ -306,8 +346,7 @@ impl SqlSession {
                 return Err(Error::Unsupported { what, instead });
             }
         };
-        // All of it is read before the first row is written: no statement meets what it wrote itself.
-        let batches = self.query(Arc::unwrap_or_clone(input))?.collect::<Result<Vec<_>>>()?;
+        let batches = self.held(Arc::unwrap_or_clone(input))?;
         debug_assert!(batches.iter().all(|batch| batch.num_columns() == columns));
         view.write(|transaction| {
             let name = layout.definition.name.as_bytes();
@@ -322,6 +361,9 @@ impl SqlSession {
         })
     }
 }
+
+/// Bytes of rows that one change may read: what it writes fits a transaction, which is far less.
+const CHANGE_MOST: usize = 256 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {

@@ -28,9 +28,9 @@ impl View {
     /// Runs `f` on the transaction.
     ///
     /// # Errors
-    /// Those of `f`; [`Error::TransactionFailed`] if it has ended.
+    /// Those of `f`; [`Error::TransactionEnded`] if it has ended.
     pub fn with<R>(&self, f: impl FnOnce(&mut Transaction) -> Result<R>) -> Result<R> {
-        f(self.transaction.lock().as_mut().ok_or(Error::TransactionFailed)?)
+        f(self.transaction.lock().as_mut().ok_or(Error::TransactionEnded)?)
     }
 
     /// Runs `f`, which may write.
@@ -47,7 +47,7 @@ impl View {
     /// # Errors
     /// [`Error::Conflict`], and those of the database.
     pub fn commit(&self) -> Result<()> {
-        let transaction = self.transaction.lock().take().ok_or(Error::TransactionFailed)?;
+        let transaction = self.transaction.lock().take().ok_or(Error::TransactionEnded)?;
         transaction.commit().map_err(|error| match error {
             conflict @ terrace::Error::Conflict { .. } => Error::Conflict(conflict),
             other => Error::Database(other),

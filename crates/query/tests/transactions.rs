@@ -98,3 +98,25 @@ fn a_table_that_is_dropped_meanwhile_is_not_written_to() {
     assert!(refused(&mut one, "COMMIT").contains("another transaction came first"));
     assert_eq!(asked(&mut other, "SELECT count(*) FROM t"), ["0"]);
 }
+
+#[test]
+fn rows_are_read_before_their_transaction_ends_or_are_an_error() {
+    let test = opened();
+    let mut session = test.sql.session();
+    let mut answers = run(
+        &mut session,
+        "BEGIN; INSERT INTO t VALUES (3, 30); SELECT a FROM t; COMMIT; SELECT a FROM t",
+    );
+    let late = answers.pop().expect("the last");
+    let early = answers.remove(2);
+    for answer in [early, late] {
+        let terrace_query::Answer::Rows(rows) = answer else { panic!("{answer:?}") };
+        let count: usize = rows.map(|batch| batch.expect("a batch").num_rows()).sum();
+        assert_eq!(count, 3);
+    }
+    let mut rows = run(&mut session, "BEGIN; DELETE FROM t WHERE a = 3; SELECT a FROM t");
+    run(&mut session, "ROLLBACK");
+    let terrace_query::Answer::Rows(mut rows) = rows.pop().expect("rows") else { panic!("rows") };
+    let error = rows.find_map(Result::err).expect("it has ended").to_string();
+    assert!(error.contains("read rows before COMMIT"), "{error}");
+}
