@@ -28,7 +28,7 @@ pub struct Arguments {
     timing: bool,
     /// What queries may take of memory together, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
-    query_memory: usize,
+    query_memory: u32,
     /// Read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -102,7 +102,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let (config, _) =
         settings::read(&arguments.dir, arguments.config.as_deref(), &Flags::default())?;
     let db = Arc::new(settings::open_or_make(&arguments.dir, &config)?);
-    let sql = Sql::open_with(Arc::clone(&db), arguments.query_memory << 20)?;
+    settings::open_declared(&db, &config)?;
+    let memory = usize::try_from(u64::from(arguments.query_memory) << 20).unwrap_or(usize::MAX);
+    let sql = Sql::open_with(Arc::clone(&db), memory)?;
     let format = if arguments.json { Format::Json } else { arguments.format.into() };
     let mut runner = Runner { session: sql.session(), format, timing: arguments.timing };
     let ran = match &arguments.query {
@@ -120,50 +122,121 @@ pub fn main(arguments: &Arguments) -> Outcome {
 
 /// Statements of standard input, each when its `;` was read.
 fn from_input(runner: &mut Runner) -> Outcome {
-    let mut pending = String::new();
+    let mut pending = Pending::default();
     for line in std::io::stdin().lock().lines() {
-        pending.push_str(&line?);
-        pending.push('\n');
-        if is_whole(&pending) {
-            runner.run(&std::mem::take(&mut pending))?;
+        if let Some(statements) = pending.add(&line?) {
+            runner.run(&statements)?;
         }
     }
-    if !pending.trim().is_empty() {
-        runner.run(&pending)?;
+    match pending.text.trim() {
+        "" => Ok(()),
+        rest => runner.run(rest),
     }
-    Ok(())
 }
 
-/// Whether a text ends with a `;` that ends a statement: one that is in no quotes and no comment.
-fn is_whole(text: &str) -> bool {
-    let (mut quote, mut before, mut is_comment, mut last) = (None, '\0', false, '\0');
-    for sign in text.chars() {
-        match (quote, sign) {
-            _ if is_comment => is_comment = sign != '\n',
-            (None, '-') if before == '-' => (is_comment, last) = (true, '\0'),
-            (None, '\'' | '"') => quote = Some(sign),
-            (Some(open), sign) if open == sign => quote = None,
-            _ => {}
+/// Lines that are no whole statement yet.
+#[derive(Default)]
+struct Pending {
+    text: String,
+    inside: Inside,
+    /// Whether the last sign that is no space and in no comment is a `;`.
+    is_ended: bool,
+}
+
+/// What a `;` does not end a statement in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Nothing,
+    Quotes(char),
+    /// Comments within comments.
+    Comment(u32),
+}
+
+impl Pending {
+    /// Adds a line; gives all that was added if it ends a statement.
+    fn add(&mut self, line: &str) -> Option<String> {
+        let mut signs = line.chars().peekable();
+        while let Some(sign) = signs.next() {
+            let next = signs.peek().copied();
+            let is_pair = match (self.inside, sign, next) {
+                (Inside::Nothing, '-', Some('-')) => break,
+                (Inside::Nothing, '/', Some('*')) => {
+                    self.inside = Inside::Comment(1);
+                    true
+                }
+                (Inside::Comment(depth), '/', Some('*')) => {
+                    self.inside = Inside::Comment(depth + 1);
+                    true
+                }
+                (Inside::Comment(depth), '*', Some('/')) => {
+                    self.inside =
+                        if depth == 1 { Inside::Nothing } else { Inside::Comment(depth - 1) };
+                    true
+                }
+                (Inside::Nothing, '\'' | '"', _) => {
+                    (self.inside, self.is_ended) = (Inside::Quotes(sign), false);
+                    false
+                }
+                (Inside::Quotes(quote), sign, _) if sign == quote => {
+                    self.inside = Inside::Nothing;
+                    false
+                }
+                (Inside::Nothing, sign, _) if !sign.is_whitespace() => {
+                    self.is_ended = sign == ';';
+                    false
+                }
+                _ => false,
+            };
+            if is_pair {
+                signs.next();
+            }
         }
-        if !is_comment && !sign.is_whitespace() && sign != '-' {
-            last = if quote.is_none() { sign } else { '\0' };
-        }
-        before = sign;
+        self.text.push_str(line);
+        self.text.push('\n');
+        let is_whole = self.is_ended && self.inside == Inside::Nothing;
+        is_whole.then(|| std::mem::take(self).text)
     }
-    last == ';' && quote.is_none()
+
+    /// Whether there is nothing but spaces.
+    fn is_empty(&self) -> bool {
+        self.text.trim().is_empty()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_whole;
+    use super::Pending;
 
     #[test]
     fn a_statement_ends_with_a_semicolon_of_its_own() {
-        for whole in ["SELECT 1;", "SELECT ';';\n", "SELECT 'it''s';", "SELECT 1; -- why\n", "a\n;"]
-        {
+        let is_whole = |text: &str| {
+            let mut pending = Pending::default();
+            let mut whole = None;
+            text.lines().for_each(|line| whole = pending.add(line));
+            whole.is_some() && pending.is_empty()
+        };
+        for whole in [
+            "SELECT 1;",
+            "SELECT ';';\n",
+            "SELECT 'it''s';",
+            "SELECT 1; -- why\n",
+            "a\n;",
+            "/* it's */ SELECT 1;",
+            "SELECT 1; /* a /* b; */ c */",
+            "SELECT 1 - -1;",
+        ] {
             assert!(is_whole(whole), "{whole}");
         }
-        for part in ["SELECT 1", "SELECT ';", "SELECT 1 -- ;\n", "SELECT \"a;", ""] {
+        for part in [
+            "SELECT 1",
+            "SELECT ';",
+            "SELECT 1 -- ;\n",
+            "SELECT \"a;",
+            "/* a;\n",
+            "/* /* */ SELECT 1;",
+            "",
+        ] {
             assert!(!is_whole(part), "{part}");
         }
     }

@@ -24,7 +24,8 @@ mod with {
         let sql = |query: &str, more: &[&str]| run(&[&["sql", dir, query], more].concat());
         let create = "CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT, price DECIMAL(8,2))";
         let (code, out, said) = sql(create, &[]);
-        assert_eq!((code, &*out, &*said), (0, "", "CREATE TABLE\n"));
+        assert_eq!((code, &*out), (0, ""));
+        assert!(said.ends_with("CREATE TABLE\n"), "{said}");
         let insert = "INSERT INTO stock VALUES ('chair', 7, 19.90), ('table', NULL, 120); SELECT count(*) AS n FROM stock";
         let (code, out, said) = sql(insert, &["--format", "csv"]);
         assert_eq!((code, &*out, &*said), (0, "n\n2\n", "2 rows changed\n"));

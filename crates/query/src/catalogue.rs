@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
-use terrace::{Database, Kind, Map};
+use terrace::{Database, Kind, Map, ValueDesign, WhenFull};
 
 /// The map of definitions; with a point and a table's name: the map of its rows.
 const MAP: &str = "sql";
@@ -32,16 +32,24 @@ const NAME_MOST: usize = 64 - MAP.len() - 1;
 pub(crate) struct Catalogue {
     pub db: Arc<Database>,
     pub definitions: Map,
-    /// Creating and dropping happen one at a time.
-    changes: Mutex<()>,
+}
+
+/// Creating and dropping happen one at a time, whoever does it: one process writes to a directory.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+/// A map of the catalogue, or of rows. Whatever the settings of the database: nothing of it is ever evicted, and a
+/// transaction writes several of its items.
+fn opened(db: &Database, name: &str) -> Result<Map> {
+    let opener = db.map_builder(name).kind(Kind::Ordered).when_full(WhenFull::Refuse);
+    Ok(opener.values(ValueDesign::Log).open()?)
 }
 
 impl Catalogue {
     /// # Errors
     /// Those of the database.
     pub fn open(db: Arc<Database>) -> Result<Catalogue> {
-        let definitions = db.map_builder(MAP).kind(Kind::Ordered).open()?;
-        Ok(Catalogue { db, definitions, changes: Mutex::new(()) })
+        let definitions = opened(&db, MAP)?;
+        Ok(Catalogue { db, definitions })
     }
 
     /// The map of a table's rows.
@@ -49,7 +57,7 @@ impl Catalogue {
     /// # Errors
     /// Those of the database.
     pub fn rows(&self, name: &str) -> Result<Map> {
-        Ok(self.db.map_builder(&format!("{MAP}.{name}")).kind(Kind::Ordered).open()?)
+        opened(&self.db, &format!("{MAP}.{name}"))
     }
 
     /// The table as it is in the transaction of `view`, with its definition's bytes.
@@ -79,7 +87,7 @@ impl Catalogue {
                 instead: "use 1 to 60 small letters, digits and `_`, and no name of a map",
             });
         }
-        let _changes = self.changes.lock();
+        let _changes = CHANGES.lock();
         if self.definitions.get(name.as_bytes())?.is_some() {
             return Ok(false);
         }
@@ -94,7 +102,7 @@ impl Catalogue {
     /// # Errors
     /// Those of the database.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
-        let _changes = self.changes.lock();
+        let _changes = CHANGES.lock();
         let was_there = self.definitions.delete(name.as_bytes())?;
         if was_there {
             // Its definition is gone for good before the first of its rows is.
@@ -163,7 +171,7 @@ impl Tables {
         if map.kind() != Kind::Ordered {
             return Err(Error::Unsupported {
                 what: format!("reading map `{name}`, which is a hash map,"),
-                instead: "set `kind = \"ordered\"` in [maps.NAME], export it and import it anew",
+                instead: "set `kind = \"ordered\"` in [maps.NAME]",
             });
         }
         Ok(Some(Arc::new(Table::of_items(name, map, view))))
@@ -178,8 +186,13 @@ impl fmt::Debug for Tables {
 
 #[async_trait::async_trait]
 impl SchemaProvider for Tables {
+    /// Of tables: to know whether a map can be read, it would have to be opened.
     fn table_names(&self) -> Vec<String> {
-        self.catalogue.names(&self.view()).unwrap_or_default()
+        self.catalogue.tables(&self.view()).unwrap_or_default()
+    }
+
+    async fn table_type(&self, _: &str) -> EngineResult<Option<TableType>> {
+        Ok(Some(TableType::Base))
     }
 
     async fn table(&self, name: &str) -> EngineResult<Option<Arc<dyn TableProvider>>> {
@@ -277,8 +290,8 @@ impl TableProvider for Table {
             }
             Scanned::Items(_) => (all, vec![0]),
         };
-        let (scanned, map, view) = (self.scanned.clone(), self.map.clone(), Arc::clone(&self.view));
-        Ok(Arc::new(Scan::new(scanned, map, view, span, (columns, schema), &key)))
+        let source = self.view.source(&self.map)?;
+        Ok(Arc::new(Scan::new(self.scanned.clone(), source, span, (columns, schema), &key)))
     }
 
     fn supports_filters_pushdown(

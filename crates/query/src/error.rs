@@ -2,7 +2,8 @@
 
 use datafusion::error::DataFusionError;
 
-/// Why a statement was not done. Nothing of it was written then.
+/// Why a statement was not done. Nothing of it was written then, unless it is an [`Error::Database`] of the medium in a
+/// commit: then its writes may or may not survive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -47,6 +48,11 @@ pub enum Error {
     /// A statement of this transaction failed.
     #[error("a statement of this transaction failed; end it with ROLLBACK")]
     TransactionFailed,
+    /// Rows of a query before a later change of its transaction.
+    #[error(
+        "the transaction has changed since these rows were asked for; read rows before the next change"
+    )]
+    RowsAreOld,
     /// Rows of a transaction that has ended.
     #[error("the transaction of these rows has ended; read rows before COMMIT and ROLLBACK")]
     TransactionEnded,

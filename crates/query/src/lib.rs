@@ -15,6 +15,7 @@ mod scan;
 mod schema;
 mod session;
 mod span;
+mod threads;
 mod view;
 
 pub use error::{Error, Result};
@@ -30,16 +31,17 @@ use catalogue::Catalogue;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use std::sync::Arc;
 use terrace::Database;
-use tokio::runtime::Runtime;
+use threads::Threads;
 
 /// What queries may take of memory together, unless told otherwise.
 const MEMORY_BYTES: usize = 512 << 20;
 
-/// SQL on a database. A clone is the same.
+/// SQL on a database. A clone is the same. Calls wait for their statements: asynchronous tasks should make them by
+/// `tokio::task::spawn_blocking`, so that others get on.
 #[derive(Clone)]
 pub struct Sql {
     catalogue: Arc<Catalogue>,
-    runtime: Arc<Runtime>,
+    runtime: Arc<Threads>,
     memory: Arc<RuntimeEnv>,
 }
 
@@ -68,13 +70,12 @@ impl Sql {
     /// # Errors
     /// As [`Sql::open`].
     pub fn open_with(db: Arc<Database>, memory_bytes: usize) -> Result<Sql> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(threads).thread_name("sql").build();
-        let runtime = runtime
-            .map_err(|source| Error::System { doing: "start threads for queries", source })?;
         let memory = RuntimeEnvBuilder::new().with_memory_limit(memory_bytes, 1.0).build_arc()?;
-        Ok(Sql { catalogue: Arc::new(Catalogue::open(db)?), runtime: Arc::new(runtime), memory })
+        Ok(Sql {
+            catalogue: Arc::new(Catalogue::open(db)?),
+            runtime: Arc::new(Threads::start()?),
+            memory,
+        })
     }
 
     /// A session: one user, who has a transaction perhaps.

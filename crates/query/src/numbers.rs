@@ -8,6 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 use datafusion::scalar::ScalarValue;
@@ -63,9 +64,14 @@ impl AnalyzerRule for FloatsBesideFloats {
             if let LogicalPlan::TableScan(scan) = &plan {
                 schema.merge(&scan.projected_schema);
             }
-            plan.map_expressions(|expression| {
-                expression.transform_up(|part| Ok(beside(part, &schema)))
-            })
+            // Other nodes know the expressions by their names.
+            let names = NamePreserver::new(&plan);
+            let changed = plan.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let changed = expression.transform_up(|part| Ok(beside(part, &schema)))?;
+                Ok(changed.update_data(|expression| name.restore(expression)))
+            })?;
+            changed.map_data(LogicalPlan::recompute_schema)
         });
         changed.map(|changed| changed.data)
     }
@@ -73,31 +79,37 @@ impl AnalyzerRule for FloatsBesideFloats {
 
 /// Makes a float of a decimal that stands beside one.
 fn beside(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let is_float = |of: &Expr| {
-        matches!(of.get_type(schema), Ok(DataType::Float16 | DataType::Float32 | DataType::Float64))
+    let float = |of: &Expr| {
+        let kind = of.get_type(schema).ok();
+        kind.filter(|kind| matches!(kind, DataType::Float32 | DataType::Float64))
     };
     let mut expression = expression;
     let mut changed = false;
-    let mut change = |of: &mut Expr| {
+    let mut change = |of: &mut Expr, kind: &DataType| {
         if let Expr::Literal(value @ ScalarValue::Decimal128(Some(_), ..), metadata) = of
-            && let Ok(float) = value.cast_to(&DataType::Float64)
+            && let Ok(float) = value.cast_to(kind)
         {
             *of = Expr::Literal(float, metadata.take());
             changed = true;
         }
     };
     match &mut expression {
-        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => match (is_float(left), is_float(right))
-        {
-            (true, false) => change(right),
-            (false, true) => change(left),
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => match (float(left), float(right)) {
+            (Some(kind), None) => change(right, &kind),
+            (None, Some(kind)) => change(left, &kind),
             _ => {}
         },
-        Expr::Between(between) if is_float(&between.expr) => {
-            change(&mut between.low);
-            change(&mut between.high);
+        Expr::Between(between) => {
+            if let Some(kind) = float(&between.expr) {
+                change(&mut between.low, &kind);
+                change(&mut between.high, &kind);
+            }
         }
-        Expr::InList(list) if is_float(&list.expr) => list.list.iter_mut().for_each(change),
+        Expr::InList(list) => {
+            if let Some(kind) = float(&list.expr) {
+                list.list.iter_mut().for_each(|part| change(part, &kind));
+            }
+        }
         _ => {}
     }
     if changed { Transformed::yes(expression) } else { Transformed::no(expression) }

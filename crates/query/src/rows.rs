@@ -1,13 +1,13 @@
 //! The rows that a query gives.
 
 use crate::error::{Error, Result};
+use crate::threads::Threads;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use std::fmt;
 use std::sync::Arc;
-use tokio::runtime::Runtime;
 
 /// The batches of a query's rows: an iterator, which computes them. The query's moment stays open until it is dropped.
 pub struct Rows {
@@ -16,12 +16,12 @@ pub struct Rows {
 }
 
 enum Batches {
-    Computed { stream: SendableRecordBatchStream, runtime: Arc<Runtime> },
+    Computed { stream: SendableRecordBatchStream, runtime: Arc<Threads> },
     Held(std::vec::IntoIter<RecordBatch>),
 }
 
 impl Rows {
-    pub(crate) fn new(stream: SendableRecordBatchStream, runtime: Arc<Runtime>) -> Rows {
+    pub(crate) fn new(stream: SendableRecordBatchStream, runtime: Arc<Threads>) -> Rows {
         Rows { schema: stream.schema(), batches: Batches::Computed { stream, runtime } }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::row::{Layout, RowBuilder};
 use crate::span::Span;
-use crate::view::{Source, View};
+use crate::view::Source;
 use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -26,7 +26,6 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
-use terrace::Map;
 
 /// A batch has so many rows at the most, and ends behind the row that brings it to so many bytes.
 const BATCH_ROWS: usize = 8192;
@@ -53,8 +52,7 @@ impl Scanned {
 /// Reads a part of a map in the order of its keys.
 pub(crate) struct Scan {
     scanned: Scanned,
-    map: Map,
-    view: Arc<View>,
+    source: Arc<Source>,
     span: Span,
     columns: Vec<usize>,
     schema: SchemaRef,
@@ -66,8 +64,7 @@ impl Scan {
     /// Of these columns, whose schema this is; `key` are columns that rows are in the order of.
     pub fn new(
         scanned: Scanned,
-        map: Map,
-        view: Arc<View>,
+        source: Source,
         span: Span,
         (columns, schema): (Vec<usize>, SchemaRef),
         key: &[usize],
@@ -87,7 +84,7 @@ impl Scan {
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
         let metrics = ExecutionPlanMetricsSet::new();
-        Scan { scanned, map, view, span, columns, schema, properties, metrics }
+        Scan { scanned, source: Arc::new(source), span, columns, schema, properties, metrics }
     }
 }
 
@@ -175,7 +172,7 @@ impl ExecutionPlan for Scan {
             }
         };
         let batches = Batches {
-            source: self.view.source(&self.map)?,
+            source: Arc::clone(&self.source),
             builder,
             span: self.span.clone(),
             is_done: self.span.is_empty(),
@@ -264,7 +261,7 @@ impl Gathered {
 
 /// The batches of a scan.
 struct Batches {
-    source: Source,
+    source: Arc<Source>,
     builder: Gathered,
     /// What is still to be read.
     span: Span,

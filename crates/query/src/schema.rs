@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The type of a column.
@@ -140,7 +141,17 @@ impl Definition {
         if found.key.is_empty() || !in_range {
             return Err(wrong("its primary key names no column".into()));
         }
+        if !found.has_no_twins() {
+            return Err(wrong("it names a column twice".into()));
+        }
         Ok(found)
+    }
+
+    /// Whether no column has the name of another, and the key has none twice.
+    pub(crate) fn has_no_twins(&self) -> bool {
+        let names: BTreeSet<&str> = self.columns.iter().map(|column| &*column.name).collect();
+        let key: BTreeSet<usize> = self.key.iter().copied().collect();
+        names.len() == self.columns.len() && key.len() == self.key.len()
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {

@@ -11,10 +11,13 @@ use crate::numbers;
 use crate::row::Layout;
 use crate::rows::Rows;
 use crate::schema::{Column, ColumnType, Definition};
+use crate::threads::Threads;
 use crate::view::View;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::common::Constraint;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
+use datafusion::common::{Constraint, DataFusionError};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -24,15 +27,18 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{self, TransactionIsolationLevel, TransactionMode};
+use datafusion::sql::sqlparser::ast::{
+    self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
-use tokio::runtime::Runtime;
+use std::time::{Duration, SystemTime};
 
 /// How often a change outside of a transaction is done again that others came before.
 const TRIES: usize = 100;
+/// The same where its moment had ended, which it may have outlived by itself.
+const ENDED_TRIES: usize = 3;
 
 /// What a statement gives.
 #[derive(Debug)]
@@ -48,7 +54,7 @@ pub enum Answer {
 /// One user of SQL on a database, with a transaction perhaps.
 pub struct SqlSession {
     catalogue: Arc<Catalogue>,
-    runtime: Arc<Runtime>,
+    runtime: Arc<Threads>,
     context: SessionContext,
     /// What statements that are being planned read.
     view: Arc<Mutex<Option<Arc<View>>>>,
@@ -64,7 +70,7 @@ struct Open {
 impl SqlSession {
     pub(crate) fn new(
         catalogue: Arc<Catalogue>,
-        runtime: Arc<Runtime>,
+        runtime: Arc<Threads>,
         memory: Arc<RuntimeEnv>,
     ) -> SqlSession {
         let view = Arc::<Mutex<Option<Arc<View>>>>::default();
@@ -143,20 +149,32 @@ impl SqlSession {
     fn statement(&mut self, mut statement: Statement) -> Result<Answer> {
         numbers::make_floats(&mut statement);
         let tries = if self.transaction.is_none() { TRIES } else { 1 };
-        for _ in 1..tries {
+        for tried in 1..tries {
             match self.once(statement.clone()) {
                 Err(Error::Conflict(_)) => {}
+                Err(Error::Database(terrace::Error::SnapshotEnded { .. }))
+                    if tried <= ENDED_TRIES => {}
                 ended => return ended,
             }
+            // Longer each time, up to some milliseconds: others get on.
+            std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
         }
         self.once(statement)
     }
 
     fn once(&mut self, statement: Statement) -> Result<Answer> {
-        if let Statement::Statement(of_transaction) = &statement
-            && let Some(answer) = self.of_transaction(of_transaction)
-        {
-            return answer;
+        if let Statement::Statement(statement) = &statement {
+            if let Some(answer) = self.of_transaction(statement) {
+                return answer;
+            }
+            // Rows of the other table could be taken for rows of this one.
+            if matches!(&**statement, ast::Statement::Update(update) if !update.table.joins.is_empty())
+            {
+                return Err(Error::Unsupported {
+                    what: "UPDATE of a join".into(),
+                    instead: "UPDATE one table, with conditions on others as subqueries",
+                });
+            }
         }
         let view = match &self.transaction {
             Some(Open { has_failed: true, .. }) => return Err(Error::TransactionFailed),
@@ -173,21 +191,35 @@ impl SqlSession {
     /// BEGIN, COMMIT and ROLLBACK; none if it is another statement.
     fn of_transaction(&mut self, statement: &ast::Statement) -> Option<Result<Answer>> {
         let none_open = || Error::Statement("no transaction is open; BEGIN one first".into());
+        let unsupported =
+            |what: &str, instead| Err(Error::Unsupported { what: what.to_owned(), instead });
         Some(match statement {
             ast::Statement::StartTransaction { .. } if self.transaction.is_some() => {
                 Err(Error::Statement("a transaction is open; COMMIT or ROLLBACK it first".into()))
             }
-            ast::Statement::StartTransaction { modes, .. } => {
+            ast::Statement::StartTransaction { modes, modifier, statements, .. } => {
+                if modifier.is_some() || !statements.is_empty() {
+                    return Some(unsupported(
+                        "this form of BEGIN",
+                        "BEGIN, or BEGIN ISOLATION LEVEL SERIALIZABLE",
+                    ));
+                }
+                if modes.contains(&TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)) {
+                    return Some(unsupported("READ ONLY", "BEGIN, and only read"));
+                }
                 let serializable =
                     TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable);
                 let view = View::new(self.catalogue.db.begin(), modes.contains(&serializable));
                 self.transaction = Some(Open { view, has_failed: false });
                 Ok(Answer::Done("BEGIN"))
             }
-            ast::Statement::Rollback { savepoint: Some(_), .. } => Err(Error::Unsupported {
-                what: "ROLLBACK TO a savepoint".into(),
-                instead: "ROLLBACK ends the whole transaction",
-            }),
+            ast::Statement::Rollback { savepoint: Some(_), .. } => {
+                unsupported("ROLLBACK TO a savepoint", "ROLLBACK ends the whole transaction")
+            }
+            ast::Statement::Rollback { chain: true, .. }
+            | ast::Statement::Commit { chain: true, .. } => {
+                unsupported("AND CHAIN", "BEGIN the next transaction")
+            }
             ast::Statement::Rollback { .. } => {
                 self.transaction.take().map(|_| Answer::Done("ROLLBACK")).ok_or_else(none_open)
             }
@@ -269,7 +301,7 @@ impl SqlSession {
                 "name the columns that tell rows apart: PRIMARY KEY (a, b)",
             );
         };
-        let column = |(number, field): (usize, &Arc<datafusion::arrow::datatypes::Field>)| {
+        let column = |(number, field): (usize, &Arc<Field>)| {
             let nullable = field.is_nullable() && !key.contains(&number);
             Ok(Column {
                 name: field.name().clone(),
@@ -279,12 +311,14 @@ impl SqlSession {
         };
         let columns =
             table.input.schema().fields().iter().enumerate().map(column).collect::<Result<_>>()?;
-        match self.catalogue.create(&Definition::new(
-            unique(),
-            name.clone(),
-            columns,
-            key.clone(),
-        ))? {
+        let definition = Definition::new(unique(), name.clone(), columns, key.clone());
+        if !definition.has_no_twins() {
+            return unsupported(
+                "a column that is named twice",
+                "name each column once, in the PRIMARY KEY too",
+            );
+        }
+        match self.catalogue.create(&definition)? {
             false if !table.if_not_exists => Err(Error::TableExists(name)),
             _ => Ok(Answer::Done("CREATE TABLE")),
         }
@@ -298,19 +332,29 @@ impl SqlSession {
         Error::NoTable { name: name.to_owned(), nearest }
     }
 
-    /// All rows of a change. They are read before the first one is written: no statement meets what it wrote itself.
-    fn held(&self, input: LogicalPlan) -> Result<Vec<RecordBatch>> {
+    /// All rows of a change, as those of a table of this schema. They are read before the first one is written: no
+    /// statement meets what it wrote itself.
+    fn held(&self, input: LogicalPlan, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        // That none is NULL where it may not be is looked at when rows are encoded.
+        let nullable =
+            schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
         let (mut batches, mut bytes) = (Vec::new(), 0);
         for batch in self.query(input)? {
             let batch = batch?;
             bytes += batch.get_array_memory_size();
-            batches.push(batch);
             if bytes > CHANGE_MOST {
                 return Err(Error::Unsupported {
                     what: "a change of so many rows in one transaction".into(),
                     instead: "change some at a time: what a transaction writes takes at most 4 MiB",
                 });
             }
+            let fitted =
+                |(column, field): (&ArrayRef, &Arc<Field>)| cast(column, field.data_type());
+            let columns = batch.columns().iter().zip(schema.fields()).map(fitted);
+            let columns = columns.collect::<Result<_, _>>().map_err(DataFusionError::from)?;
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns);
+            batches.push(batch.map_err(DataFusionError::from)?);
         }
         Ok(batches)
     }
@@ -328,7 +372,6 @@ impl SqlSession {
                 instead: "CREATE TABLE makes one; maps are written through the database",
             });
         };
-        let columns = layout.definition.columns.len();
         let what = match op {
             WriteOp::Insert(InsertOp::Append) => Change::Insert,
             WriteOp::Insert(InsertOp::Replace) => Change::Replace,
@@ -346,8 +389,7 @@ impl SqlSession {
                 return Err(Error::Unsupported { what, instead });
             }
         };
-        let batches = self.held(Arc::unwrap_or_clone(input))?;
-        debug_assert!(batches.iter().all(|batch| batch.num_columns() == columns));
+        let batches = self.held(Arc::unwrap_or_clone(input), &layout.definition.schema())?;
         view.write(|transaction| {
             let name = layout.definition.name.as_bytes();
             transaction.compare(&self.catalogue.definitions, name, Some(&table.bytes))?;

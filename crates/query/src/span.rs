@@ -44,7 +44,10 @@ impl Span {
             let mut bounded = false;
             for (_, operator, value) in of_column(*column) {
                 let Some(part) = part(value) else { continue };
-                bounded = true;
+                bounded |= matches!(
+                    operator,
+                    Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq
+                );
                 match operator {
                     Operator::Gt if is_last => from = later(from, Bound::Excluded(part)),
                     Operator::Gt => {

@@ -4,15 +4,16 @@ use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace::{Map, MapSnapshot, Moment, Range, Transaction};
 
 /// The transaction of a statement, or of several.
 pub(crate) struct View {
     pub moment: Arc<Moment>,
     transaction: Mutex<Option<Transaction>>,
-    /// Whether reads must go through the transaction: it has written, or certifies what it reads.
-    through: AtomicBool,
+    is_serializable: bool,
+    /// Statements that have written.
+    changes: AtomicU64,
 }
 
 impl View {
@@ -20,9 +21,13 @@ impl View {
         if is_serializable {
             transaction.certify_reads();
         }
-        let (moment, through) =
-            (Arc::clone(transaction.moment()), AtomicBool::new(is_serializable));
-        Arc::new(View { moment, transaction: Mutex::new(Some(transaction)), through })
+        let (moment, changes) = (Arc::clone(transaction.moment()), AtomicU64::new(0));
+        Arc::new(View {
+            moment,
+            transaction: Mutex::new(Some(transaction)),
+            is_serializable,
+            changes,
+        })
     }
 
     /// Runs `f` on the transaction.
@@ -38,7 +43,7 @@ impl View {
     /// # Errors
     /// As [`View::with`].
     pub fn write<R>(&self, f: impl FnOnce(&mut Transaction) -> Result<R>) -> Result<R> {
-        self.through.store(true, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.with(f)
     }
 
@@ -54,14 +59,16 @@ impl View {
         })
     }
 
-    /// What a scan of `map` reads.
+    /// What a scan of `map` reads: through the transaction if that has written, or certifies what it reads.
     ///
     /// # Errors
     /// Those of the database.
     pub fn source(self: &Arc<Self>, map: &Map) -> Result<Source> {
-        match self.through.load(Ordering::Relaxed) {
-            true => Ok(Source::Transaction(Arc::clone(self), map.clone())),
-            false => Ok(Source::Snapshot(map.at(&self.moment)?)),
+        match self.changes.load(Ordering::Relaxed) {
+            0 if !self.is_serializable => Ok(Source::Snapshot(map.at(&self.moment)?)),
+            changes => {
+                Ok(Source::Transaction { view: Arc::clone(self), map: map.clone(), changes })
+            }
         }
     }
 }
@@ -69,11 +76,13 @@ impl View {
 /// Where a scan reads.
 pub(crate) enum Source {
     Snapshot(MapSnapshot),
-    Transaction(Arc<View>, Map),
+    /// As long as so many statements have written: rows are not to be a mixture.
+    Transaction {
+        view: Arc<View>,
+        map: Map,
+        changes: u64,
+    },
 }
-
-/// Keys of a transaction that are read as one.
-const PAGE: usize = 256;
 
 impl Source {
     /// Visits the keys from `from` on until `each` says no; whether there are none any more.
@@ -95,19 +104,17 @@ impl Source {
                     goes_on
                 })?;
             }
-            Source::Transaction(view, map) => {
-                let mut rest: Option<Vec<u8>> = None;
-                while goes_on {
-                    let range = rest.as_deref().map_or(range, |last| range.behind(last));
-                    let tell = |key: &[u8], value: terrace::Value<'_>| {
-                        goes_on = goes_on && each(key, value.bytes);
-                    };
-                    rest =
-                        view.with(|transaction| Ok(transaction.range(map, range, PAGE, tell)?))?;
-                    if rest.is_none() {
-                        break;
+            Source::Transaction { view, map, changes } => {
+                let tell = |key: &[u8], value: terrace::Value<'_>| {
+                    goes_on = goes_on && each(key, value.bytes);
+                    goes_on
+                };
+                view.with(|transaction| {
+                    if view.changes.load(Ordering::Relaxed) != *changes {
+                        return Err(Error::RowsAreOld);
                     }
-                }
+                    Ok(transaction.range_while(map, range, tell)?)
+                })?;
             }
         }
         Ok(goes_on)

@@ -24,7 +24,15 @@ fn errors_name_what_is_wrong_and_the_way_out() {
         ("INSERT INTO stock VALUES ('a', 'many')", "many"),
         ("UPDATE stock SET item = 'b'", "DELETE the row"),
         ("INSERT INTO nowhere VALUES (1)", "nowhere"),
+        ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, a))", "named twice"),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (a, a))", "named twice"),
+        (
+            "UPDATE stock JOIN stock AS s ON stock.item = s.item SET pieces = s.pieces",
+            "UPDATE of a join",
+        ),
         ("COMMIT", "BEGIN one first"),
+        ("COMMIT AND CHAIN", "AND CHAIN"),
+        ("BEGIN READ ONLY", "READ ONLY"),
         ("BEGIN; BEGIN", "COMMIT or ROLLBACK"),
         ("CREATE TABLE u (a INT PRIMARY KEY)", "within a transaction"),
     ] {
@@ -56,8 +64,17 @@ fn what_lies_in_a_tables_map_and_is_no_row_is_named() {
     }
     map.put(&key, &[1, 0, 1, 0, 0, 0, b'y']).expect("put");
     assert_eq!(asked(&mut session, "SELECT * FROM t"), ["1,x", "2,y"]);
-    test.db.map("sql").expect("the catalogue").put(b"t", b"{}").expect("put");
-    assert!(refused(&mut session, "SELECT * FROM t").contains("definition of table `t`"));
+    let catalogue = test.db.map("sql").expect("the catalogue");
+    let definition = catalogue.get(b"t").expect("read").expect("there");
+    let twice =
+        String::from_utf8(definition).expect("JSON").replace("\"key\":[0]", "\"key\":[0,0]");
+    for wrong in ["{}", "[]", &twice] {
+        catalogue.put(b"t", wrong.as_bytes()).expect("put");
+        assert!(
+            refused(&mut session, "SELECT * FROM t").contains("definition of table `t`"),
+            "{wrong}"
+        );
+    }
 }
 
 #[test]
@@ -72,4 +89,46 @@ fn a_query_that_wants_too_much_memory_is_an_error_and_others_go_on() {
     let error = refused(&mut session, "SELECT b, count(*) FROM t GROUP BY b, a ORDER BY b");
     assert!(error.contains("memory"), "{error}");
     assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["4000"]);
+}
+
+#[test]
+fn a_hash_map_is_named_and_hides_no_table() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    test.db
+        .map_builder("cache")
+        .kind(terrace::Kind::Hash)
+        .open()
+        .expect("a map")
+        .put(b"a", b"b")
+        .expect("put");
+    run(&mut session, "CREATE TABLE t (a INT PRIMARY KEY)");
+    assert!(refused(&mut session, "SELECT * FROM cache").contains("hash map"));
+    assert_eq!(
+        asked(
+            &mut session,
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+        ),
+        ["t"]
+    );
+    assert_eq!(
+        asked(
+            &mut session,
+            "SELECT column_name FROM information_schema.columns WHERE table_name = 't'"
+        ),
+        ["a"]
+    );
+}
+
+#[test]
+fn statements_run_within_asynchronous_tasks_too() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let test = TestSql::new();
+        let mut session = test.sql.session();
+        run(&mut session, "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)");
+        assert_eq!(asked(&mut session, "SELECT a FROM t ORDER BY a"), ["1", "2"]);
+        let waits = move || asked(&mut session, "SELECT count(*) FROM t");
+        assert_eq!(tokio::task::spawn_blocking(waits).await.expect("it ends"), ["2"]);
+    });
 }

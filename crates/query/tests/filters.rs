@@ -72,6 +72,7 @@ fn a_plan_says_what_it_reads_and_needs_no_sort_in_the_keys_order() {
     let mut plan = |query: &str| asked(&mut session, &format!("EXPLAIN {query}")).join("\n");
     for (filter, says) in [
         ("c = 1", "all rows"),
+        ("a <> 1", "all rows"),
         ("a > 1", "rows between values of [a]"),
         ("a = 1", "rows where [a] is given"),
         ("a = 1 AND b > 'a'", "rows where [a] is given, between values of [b]"),

@@ -184,3 +184,53 @@ fn queries_join_group_and_sort_many_rows() {
         ["9000", "9001"]
     );
 }
+
+/// Literals with a point beside floats are floats, wherever an expression stands.
+#[test]
+fn floats_and_decimals_meet_in_every_place() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, f DOUBLE, r REAL, d DECIMAL(10,2))");
+    run(
+        &mut session,
+        "INSERT INTO t VALUES (1, 2, 4, 0.10), (2, 3, 5, 0.20), (3, 1e200, 1e30, 0.30)",
+    );
+    for (query, expected) in [
+        ("SELECT sum(f * 0.5) FROM t WHERE k < 3", "2.5"),
+        ("SELECT f * 0.5 FROM t WHERE k < 3 GROUP BY f * 0.5 ORDER BY f * 0.5 LIMIT 1", "1.0"),
+        ("SELECT count(*) FROM t WHERE f > 0.5 AND r BETWEEN 0.5 AND 4.5", "1"),
+        ("SELECT count(*) FROM t WHERE f IN (2.0, 3.0)", "2"),
+        ("SELECT sum(d) FROM t WHERE d <> 0.2", "0.40"),
+        ("SELECT k FROM t WHERE f = (SELECT max(f * 0.5) FROM t WHERE k = 2) * 2.0", "2"),
+    ] {
+        assert_eq!(asked(&mut session, query), [expected], "{query}");
+    }
+    run(
+        &mut session,
+        "UPDATE t SET r = r * 0.5, f = f * 0.5 WHERE k < 3; CREATE TABLE s (k INT PRIMARY KEY, f DOUBLE)",
+    );
+    run(&mut session, "INSERT INTO s SELECT k, f * 0.5 FROM t WHERE k < 3");
+    assert_eq!(
+        asked(&mut session, "SELECT f, r FROM t WHERE k < 3 ORDER BY k"),
+        ["1.0,2.0", "1.5,2.5"]
+    );
+    assert_eq!(asked(&mut session, "SELECT f FROM s ORDER BY k"), ["0.5", "0.75"]);
+}
+
+/// Whatever a database's maps are by default: rows are never evicted, and several are written as one.
+#[test]
+fn tables_do_not_take_what_would_lose_rows_from_the_defaults() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = terrace::MapOptions {
+        when_full: terrace::WhenFull::Evict,
+        ..terrace::MapOptions::default()
+    };
+    let db = std::sync::Arc::new(terrace::Database::open(dir.path(), options).expect("a database"));
+    let sql = terrace_query::Sql::open(std::sync::Arc::clone(&db)).expect("SQL");
+    run(&mut sql.session(), "CREATE TABLE t (k INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)");
+    assert_eq!(asked(&mut sql.session(), "SELECT count(*) FROM t"), ["2"]);
+    for map in ["sql", "sql.t"] {
+        let opened = db.map(map).expect("open");
+        assert_eq!(opened.kind(), Kind::Ordered, "{map}");
+    }
+}

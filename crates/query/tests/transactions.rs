@@ -117,6 +117,39 @@ fn rows_are_read_before_their_transaction_ends_or_are_an_error() {
     let mut rows = run(&mut session, "BEGIN; DELETE FROM t WHERE a = 3; SELECT a FROM t");
     run(&mut session, "ROLLBACK");
     let terrace_query::Answer::Rows(mut rows) = rows.pop().expect("rows") else { panic!("rows") };
-    let error = rows.find_map(Result::err).expect("it has ended").to_string();
-    assert!(error.contains("read rows before COMMIT"), "{error}");
+    // They may have been computed before that.
+    let ended = rows.try_fold(0, |count, batch| batch.map(|batch| count + batch.num_rows()));
+    match ended {
+        Ok(count) => assert_eq!(count, 2),
+        Err(error) => assert!(error.to_string().contains("read rows before COMMIT"), "{error}"),
+    }
+}
+
+#[test]
+fn rows_are_no_mixture_of_before_and_after_a_change() {
+    let test = opened();
+    let mut session = test.sql.session();
+    let many: Vec<String> = (10..30_000).map(|n| format!("({n}, 0)")).collect();
+    run(&mut session, &format!("INSERT INTO t VALUES {}", many.join(", ")));
+    // Before the transaction has written it reads its moment, whatever it writes then.
+    let mut answers = run(&mut session, "BEGIN; SELECT b FROM t WHERE a >= 10");
+    let Some(terrace_query::Answer::Rows(rows)) = answers.pop() else { panic!("rows") };
+    let mut rows = rows.peekable();
+    assert!(rows.peek().is_some());
+    run(&mut session, "UPDATE t SET b = 1 WHERE a = 29999");
+    let sum = |batch: terrace_query::arrow::array::RecordBatch| {
+        use terrace_query::arrow::array::AsArray;
+        let column = batch.column(0).as_primitive::<terrace_query::arrow::datatypes::Int32Type>();
+        column.iter().flatten().map(i64::from).sum::<i64>()
+    };
+    assert_eq!(rows.map(|batch| sum(batch.expect("a batch"))).sum::<i64>(), 0);
+    // Afterwards it reads what it wrote, until it writes again.
+    let mut answers = run(&mut session, "SELECT b FROM t WHERE a >= 10");
+    let Some(terrace_query::Answer::Rows(rows)) = answers.pop() else { panic!("rows") };
+    let mut rows = rows.peekable();
+    assert!(rows.peek().is_some());
+    run(&mut session, "UPDATE t SET b = 2 WHERE a = 29999");
+    let error = rows.find_map(Result::err).map(|error| error.to_string());
+    assert!(error.is_none_or(|error| error.contains("read rows before the next change")));
+    assert_eq!(asked(&mut session, "SELECT sum(b) FROM t WHERE a >= 10"), ["2"]);
 }

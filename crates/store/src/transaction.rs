@@ -335,6 +335,54 @@ impl<M: Memory, I: Memory> Transaction<M, I> {
         self.noting(told)
     }
 
+    /// Visits the keys of a range in its direction, with what the transaction wrote, until `each` says no or the range
+    /// is over. About a megabyte of values is held at a time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let moments = std::sync::Arc::clone(&options.moments);
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// map.multi_put(&[(b"a", b"1"), (b"c", b"3")])?;
+    /// let mut transaction = moments.begin();
+    /// transaction.put(&map, b"b", b"2")?;
+    /// let mut keys = Vec::new();
+    /// transaction.range_while(&map, terrace_store::Range::ALL, |key, _| {
+    ///     keys.push(key.to_vec());
+    ///     key != b"b"
+    /// })?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MapSnapshot::range`], `each` was told of some by then; [`Error::NotOfDatabase`].
+    pub fn range_while(
+        &mut self,
+        map: &Map<M, I>,
+        range: Range<'_>,
+        mut each: impl FnMut(&[u8], Value<'_>) -> bool,
+    ) -> Result<()> {
+        let certifies = self.certifies;
+        let part = self.part(map)?;
+        let mut stopped_at = None;
+        let told = |key: &[u8], value: Value<'_>| {
+            let goes_on = each(key, value);
+            if !goes_on && certifies {
+                stopped_at = Some(key.to_vec());
+            }
+            goes_on
+        };
+        let looks = &mut { usize::MAX };
+        let ended = part.snapshot.range_while_with(range, looks, part.batch.writes(), told);
+        if certifies && ended.is_ok() {
+            let until = stopped_at.as_deref().map_or(range, |last| up_to(range, last));
+            part.ranges.push((until.from.map(Box::from), until.to.map(Box::from)));
+        }
+        self.noting(ended.map(drop))
+    }
+
     /// Writes `value` for `key`, when the transaction is committed.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The shell: a line editor with a history, and commands that begin with a point.
 
-use super::{Runner, is_whole};
+use super::{Pending, Runner};
 use crate::output::{Failure, Outcome, print, say};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -10,7 +10,7 @@ use terrace_query::Format;
 
 const HELP: &str = "\
 Statements end with `;` and may take several lines. Commands:
-  .tables           list tables and ordered maps
+  .tables           list tables; ordered maps can be read by their names too
   .schema NAME      print the columns of a table
   .mode FORMAT      print rows as table, csv or json
   .timing           say how long statements take, or no longer
@@ -37,7 +37,7 @@ pub(super) fn run(runner: &mut Runner) -> Outcome {
         let _ = editor.load_history(&history);
     }
     print("SQL on Terrace; .help for help, Ctrl-D to leave")?;
-    let mut pending = String::new();
+    let mut pending = Pending::default();
     loop {
         let prompt = match (pending.is_empty(), runner.session.in_transaction()) {
             (false, _) => "   ...> ",
@@ -53,16 +53,14 @@ pub(super) fn run(runner: &mut Runner) -> Outcome {
                 }
             }
             Ok(line) => {
-                pending.push_str(&line);
-                pending.push('\n');
-                if is_whole(&pending) {
-                    runner.run(&std::mem::take(&mut pending)).or_else(told)?;
-                } else if pending.trim().is_empty() {
-                    pending.clear();
+                if let Some(statements) = pending.add(&line) {
+                    runner.run(&statements).or_else(told)?;
+                } else if pending.is_empty() {
+                    pending = Pending::default();
                 }
             }
             // What was begun is forgotten.
-            Err(ReadlineError::Interrupted) => pending.clear(),
+            Err(ReadlineError::Interrupted) => pending = Pending::default(),
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(Failure::new(error)),
         }

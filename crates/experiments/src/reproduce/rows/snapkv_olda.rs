@@ -128,28 +128,28 @@ impl<'n> Bank<'n> {
     /// How often it was refused for another payment that came first, until it was done.
     fn pay(&self, asked: &Asked) -> Result<u64> {
         let mut refused = 0;
-        while self.way != Way::InParts {
-            match self.pay.try_call(asked) {
+        loop {
+            let paid = match self.way {
+                Way::Here | Way::Workers => self.pay.try_call(asked),
+                Way::InParts => self.pay_in_parts(&asked.0).map_err(ProcedureError::from),
+            };
+            match paid {
                 Ok(()) => return Ok(refused),
                 Err(ProcedureError::Store(StoreError::Conflict { .. })) => refused += 1,
                 Err(error) => return Err(error.into()),
             }
         }
-        loop {
-            let (payment, _) = asked;
-            let mut transaction: Transaction = self.moments.begin();
-            let found = transaction.get(&self.map, &last_of(payment.user))?;
-            let before = found.as_deref().and_then(Last::decode);
-            let input = before.map(|before| features(before.place, payment.place));
-            let is_suspect = input.is_some_and(|input| self.network.suspects(&input));
-            let mut transaction = self.moments.begin();
-            write(&mut transaction, &self.map, payment, before, is_suspect)?;
-            match transaction.commit() {
-                Ok(()) => return Ok(refused),
-                Err(StoreError::Conflict { .. }) => refused += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
+    }
+
+    fn pay_in_parts(&self, payment: &Payment) -> std::result::Result<(), StoreError> {
+        let mut transaction: Transaction = self.moments.begin();
+        let found = transaction.get(&self.map, &last_of(payment.user))?;
+        let before = found.as_deref().and_then(Last::decode);
+        let input = before.map(|before| features(before.place, payment.place));
+        let is_suspect = input.is_some_and(|input| self.network.suspects(&input));
+        let mut transaction = self.moments.begin();
+        write(&mut transaction, &self.map, payment, before, is_suspect)?;
+        transaction.commit()
     }
 
     /// Pays by all clients for so long; a payment that was refused is tried again.
