@@ -59,8 +59,8 @@ const CAUSES: &[Cause] = &[
         rows: &["tier-open"],
     },
     Cause {
-        because: "a payment costs 14 us here, so each record more that it reads shows: the paper hides a hundred of \
-                  them behind a trip to a GPU and back, which takes longer than they do",
+        because: "a payment costs some ten microseconds here, so each record more that it reads shows: the paper hides \
+                  a hundred of them behind a trip to a GPU and back, which takes longer than they do",
         rows: &["snapkv-olda"],
     },
     Cause {

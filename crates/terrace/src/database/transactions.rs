@@ -7,7 +7,7 @@ use terrace_transact::device::Device;
 use terrace_transact::{Call, Procedure};
 
 impl Database {
-    /// All maps as they are now, whatever is written after: [`Map::at`] gives each of them.
+    /// All maps as they are now, whatever is written after: [`Map::at`](terrace_store::Map::at) gives each of them.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
