@@ -23,7 +23,8 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, DmlStatement, DropTable, LogicalPlan, WriteOp,
+    CreateMemoryTable, DdlStatement, DmlStatement, DropTable, LogicalPlan,
+    Statement as PlanStatement, WriteOp,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParser, Statement};
@@ -249,6 +250,19 @@ impl SqlSession {
                     view.commit()?;
                 }
                 Ok(Answer::Changed(changed))
+            }
+            // A prepared plan would go on reading the moment of PREPARE.
+            LogicalPlan::Statement(
+                PlanStatement::Prepare(_)
+                | PlanStatement::Execute(_)
+                | PlanStatement::Deallocate(_),
+            ) => Err(Error::Unsupported {
+                what: "PREPARE and EXECUTE".into(),
+                instead: "run the statement as it is",
+            }),
+            // These do something, whether their rows are read or not.
+            plan @ (LogicalPlan::Statement(_) | LogicalPlan::Copy(_) | LogicalPlan::Analyze(_)) => {
+                self.query(plan)?.held().map(Answer::Rows)
             }
             plan => self.query(plan).map(Answer::Rows),
         }

@@ -32,6 +32,8 @@ fn errors_name_what_is_wrong_and_the_way_out() {
         ),
         ("COMMIT", "BEGIN one first"),
         ("COMMIT AND CHAIN", "AND CHAIN"),
+        ("PREPARE p AS SELECT * FROM stock", "run the statement as it is"),
+        ("EXPLAIN ANALYZE INSERT INTO stock VALUES ('a', 1)", "not implemented"),
         ("BEGIN READ ONLY", "READ ONLY"),
         ("BEGIN; BEGIN", "COMMIT or ROLLBACK"),
         ("CREATE TABLE u (a INT PRIMARY KEY)", "within a transaction"),

@@ -234,3 +234,19 @@ fn tables_do_not_take_what_would_lose_rows_from_the_defaults() {
         assert_eq!(opened.kind(), Kind::Ordered, "{map}");
     }
 }
+
+#[test]
+fn tables_are_copied_to_files_whether_the_count_is_read_or_not() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (k INT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+    );
+    let file = test.dir.path().join("t.csv");
+    run(
+        &mut session,
+        &format!("COPY (SELECT * FROM t ORDER BY k) TO '{}' STORED AS CSV", file.display()),
+    );
+    assert_eq!(std::fs::read_to_string(file).expect("the file"), "k,v\n1,a\n2,b\n");
+}
