@@ -84,7 +84,7 @@ impl Catalogue {
         {
             return Err(Error::Unsupported {
                 what: format!("a table of the name `{name}`"),
-                instead: "use 1 to 60 small letters, digits and `_`, and no name of a map",
+                instead: "use 1 to 60 lowercase letters, digits and `_`, and no name of a map",
             });
         }
         let _changes = CHANGES.lock();
@@ -94,6 +94,8 @@ impl Catalogue {
         // Of one that was dropped, and whose rows were not removed before the end of the process.
         self.rows(name)?.clear()?;
         self.definitions.put(name.as_bytes(), &definition.encode())?;
+        // No row is ever durable before the definition that says what it is.
+        self.definitions.sync()?;
         Ok(true)
     }
 

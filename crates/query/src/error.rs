@@ -99,7 +99,8 @@ impl From<DataFusionError> for Error {
         match unwrapped(error) {
             Ok(own) => own,
             Err(DataFusionError::ResourcesExhausted(why)) => Error::Statement(format!(
-                "the query needs more memory than queries may take ({why}); ask for less, or raise the limit"
+                "the query needs more memory than queries may take ({why}); ask for less, or raise the limit (terrace sql \
+                 --query-memory, Sql::open_with)"
             )),
             // The engine's own look at it names no column of the table.
             Err(other)
@@ -110,6 +111,7 @@ impl From<DataFusionError> for Error {
                         .into(),
                 )
             }
+            Err(DataFusionError::SQL(error, _)) => Error::Statement(error.to_string()),
             Err(other) => Error::Statement(other.strip_backtrace()),
         }
     }

@@ -6,7 +6,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
@@ -58,6 +58,9 @@ impl AnalyzerRule for FloatsBesideFloats {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_decimals(&plan)? {
+            return Ok(plan);
+        }
         let changed = plan.transform_up_with_subqueries(|plan| {
             let mut schema = DFSchema::empty();
             plan.inputs().iter().for_each(|input| schema.merge(input.schema()));
@@ -75,6 +78,20 @@ impl AnalyzerRule for FloatsBesideFloats {
         });
         changed.map(|changed| changed.data)
     }
+}
+
+/// Whether there is anything to do: mostly there is not, and planning takes no longer for this.
+fn has_decimals(plan: &LogicalPlan) -> Result<bool> {
+    let is_decimal =
+        |part: &Expr| Ok(matches!(part, Expr::Literal(ScalarValue::Decimal128(..), _)));
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expression| {
+            found = found || expression.exists(is_decimal)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
 }
 
 /// Makes a float of a decimal that stands beside one.

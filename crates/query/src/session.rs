@@ -260,6 +260,12 @@ impl SqlSession {
                 what: "PREPARE and EXECUTE".into(),
                 instead: "run the statement as it is",
             }),
+            LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Dml(_)) => {
+                Err(Error::Unsupported {
+                    what: "EXPLAIN ANALYZE of a change".into(),
+                    instead: "EXPLAIN it, or run it",
+                })
+            }
             // These do something, whether their rows are read or not.
             plan @ (LogicalPlan::Statement(_) | LogicalPlan::Copy(_) | LogicalPlan::Analyze(_)) => {
                 self.query(plan)?.held().map(Answer::Rows)

@@ -399,3 +399,27 @@ fn one_that_took_too_long_says_so_and_wrote_nothing() {
     assert!((2..10).contains(&tried), "tried {tried} times");
     assert!(map.get(b"result").expect("get").is_none());
 }
+
+/// A range that its reader left is certified as far as it was read.
+#[test]
+fn a_range_that_was_left_is_certified_up_to_there() {
+    for (other, is_refused) in [(&b"a5"[..], true), (b"b", true), (b"b5", false), (b"z", false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = MapOptions { kind: Kind::Ordered, ..MapOptions::default() };
+        let moments = std::sync::Arc::clone(&options.moments);
+        let map = Map::open(dir.path(), options).expect("a map");
+        map.multi_put(&[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]).expect("put");
+        let mut transaction = moments.begin();
+        transaction.certify_reads();
+        transaction.put(&map, b"aa", b"own").expect("put");
+        let mut told = Vec::new();
+        let until_b = |key: &[u8], _: terrace_store::Value<'_>| {
+            told.push(key.to_vec());
+            key != b"b"
+        };
+        transaction.range_while(&map, terrace_store::Range::ALL, until_b).expect("read");
+        assert_eq!(told, [&b"a"[..], b"aa", b"b"]);
+        map.put(other, b"other").expect("put");
+        assert_eq!(transaction.commit().is_err(), is_refused, "{other:?}");
+    }
+}
