@@ -63,7 +63,7 @@ struct Runner {
 
 impl Runner {
     fn run(&mut self, statements: &str) -> Outcome {
-        let (start, format) = (Instant::now(), self.format);
+        let (mut start, format, timing) = (Instant::now(), self.format, self.timing);
         self.session.run_each(statements, |answer| {
             match answer {
                 Answer::Rows(rows) => {
@@ -78,12 +78,12 @@ impl Runner {
                 Answer::Changed(count) => say(format_args!("{count} rows changed")),
                 Answer::Done(what) => say(what),
             }
-            Ok::<(), Failure>(())
-        })?;
-        if self.timing {
-            say(format_args!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3));
-        }
-        Ok(())
+            if timing {
+                say(format_args!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3));
+                start = Instant::now();
+            }
+            Ok(())
+        })
     }
 }
 

@@ -4,20 +4,24 @@
 //! a map was left by a table that was dropped is cleared before there is another of its name. A transaction that writes
 //! to a table certifies its definition: if the table is dropped meanwhile, the transaction is refused.
 
+use crate::columns::{SEAL_ROWS, Sealed, seal};
 use crate::error::{Error, Result};
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
 use crate::schema::Definition;
 use crate::span::Span;
+use crate::units::Units;
 use crate::view::View;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
-use datafusion::common::{Constraint, Constraints};
+use datafusion::common::{Constraint, Constraints, ToDFSchema};
 use datafusion::datasource::TableType;
 use datafusion::error::Result as EngineResult;
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,6 +36,8 @@ const NAME_MOST: usize = 64 - MAP.len() - 1;
 pub(crate) struct Catalogue {
     pub db: Arc<Database>,
     pub definitions: Map,
+    /// Of tables of columns: how many rows were written since they were sealed.
+    unsealed: Mutex<HashMap<String, u64>>,
 }
 
 /// Creating and dropping happen one at a time, whoever does it: one process writes to a directory.
@@ -49,7 +55,7 @@ impl Catalogue {
     /// Those of the database.
     pub fn open(db: Arc<Database>) -> Result<Catalogue> {
         let definitions = opened(&db, MAP)?;
-        Ok(Catalogue { db, definitions })
+        Ok(Catalogue { db, definitions, unsealed: Mutex::default() })
     }
 
     /// The map of a table's rows.
@@ -112,6 +118,43 @@ impl Catalogue {
             self.rows(name)?.clear()?;
         }
         Ok(was_there)
+    }
+
+    /// Notes that rows of a table were written.
+    pub fn wrote(&self, definition: &Definition, rows: u64) {
+        if definition.is_columns() {
+            *self.unsealed.lock().entry(definition.name.clone()).or_default() += rows;
+        }
+    }
+
+    /// Seals the tables of columns in which many rows were written. Those are committed: what fails here leaves them as
+    /// they are, and is tried again when as many have come.
+    pub fn seal_full(&self) {
+        let mut full = Vec::new();
+        self.unsealed.lock().retain(|name, rows| {
+            let is_full = *rows >= SEAL_ROWS;
+            full.extend(is_full.then(|| name.clone()));
+            !is_full
+        });
+        for name in full {
+            let _left_as_rows = self.seal(&name, false);
+        }
+    }
+
+    /// Seals a table's rows, those that are few beside their segment too if `all`; how many, if there is such a table.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn seal(&self, name: &str, all: bool) -> Result<Option<u64>> {
+        let view = View::new(self.db.begin(), false);
+        let Some((definition, bytes)) = self.definition(&view, name)? else { return Ok(None) };
+        drop(view);
+        if !definition.is_columns() {
+            return Ok(Some(0));
+        }
+        let (map, layout) = (&self.rows(name)?, &Arc::new(Layout::new(definition)));
+        let (db, definitions, definition) = (&self.db, &self.definitions, &*bytes);
+        seal(&Sealed { db, map, layout, definitions, definition }, all).map(Some)
     }
 
     /// Whether it is a map that no table was made of.
@@ -277,7 +320,7 @@ impl TableProvider for Table {
 
     async fn scan(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         _: Option<usize>,
@@ -285,15 +328,28 @@ impl TableProvider for Table {
         let columns =
             projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
+        let source = self.view.source(&self.map)?;
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
         let (span, key) = match &self.scanned {
             Scanned::Rows(layout) => {
-                (Span::of(&layout.definition, filters), layout.definition.key.clone())
+                (Span::of(&layout.definition, filters), &layout.definition.key[..])
             }
-            Scanned::Items(_) => (all, vec![0]),
+            Scanned::Items(_) => (all, &[0][..]),
         };
-        let source = self.view.source(&self.map)?;
-        Ok(Arc::new(Scan::new(self.scanned.clone(), source, span, (columns, schema), &key)))
+        let units = match &self.scanned {
+            Scanned::Rows(layout) if layout.definition.is_columns() => {
+                let condition = conjunction(filters.iter().cloned());
+                let of = self.schema.as_ref().clone().to_dfschema()?;
+                let condition =
+                    condition.map(|condition| session.create_physical_expr(condition, &of));
+                let (condition, schema) = (condition.transpose()?, &self.schema);
+                Units::of_columns(&source, layout, &span, schema, condition)?
+            }
+            _ => Units::of_rows(&span, Vec::new()),
+        };
+        let (columns, partitions) = ((columns, schema), session.config().target_partitions());
+        let (scanned, order) = (self.scanned.clone(), (key, partitions));
+        Ok(Arc::new(Scan::new(scanned, source, (span, units), columns, order)))
     }
 
     fn supports_filters_pushdown(
@@ -302,6 +358,9 @@ impl TableProvider for Table {
     ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         let narrows = |filter: &&Expr| match &self.scanned {
             // What is read may be more than the filter lets through: it is asked again.
+            Scanned::Rows(layout) if layout.definition.is_columns() => {
+                TableProviderFilterPushDown::Inexact
+            }
             Scanned::Rows(layout) if Span::narrows(&layout.definition, filter) => {
                 TableProviderFilterPushDown::Inexact
             }

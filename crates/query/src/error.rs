@@ -77,6 +77,24 @@ pub enum Error {
         "the definition of table `{0}` is not readable: {1}; it was written by a newer version, or from outside"
     )]
     Definition(String, String),
+    /// A file that cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// Its path.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// COPY FROM that ended before the end.
+    #[error("{source}; the first {rows} rows of {path} in their order are in the table")]
+    Loaded {
+        /// Rows that are committed.
+        rows: u64,
+        /// The file.
+        path: String,
+        /// What was wrong.
+        source: Box<Error>,
+    },
     /// Of the database.
     #[error(transparent)]
     Database(#[from] terrace::Error),
@@ -92,6 +110,16 @@ pub enum Error {
 
 /// What statements return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// What a commit answers.
+    pub(crate) fn of_commit(error: terrace::Error) -> Error {
+        match error {
+            conflict @ terrace::Error::Conflict { .. } => Error::Conflict(conflict),
+            other => Error::Database(other),
+        }
+    }
+}
 
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Error {

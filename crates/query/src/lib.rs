@@ -5,10 +5,17 @@
 //! read of them. See `docs/decisions/0052-sql.md`.
 #![forbid(unsafe_code)]
 
+mod batches;
 mod catalogue;
+mod change;
+mod columns;
+mod csv;
+mod define;
 mod error;
+mod load;
 mod numbers;
 mod output;
+mod parse;
 mod row;
 mod rows;
 mod scan;
@@ -16,12 +23,15 @@ mod schema;
 mod session;
 mod span;
 mod threads;
+mod units;
+mod values;
 mod view;
 
 pub use error::{Error, Result};
+pub use load::Progress;
 pub use output::{Format, write_rows};
 pub use rows::Rows;
-pub use schema::{Column, ColumnType};
+pub use schema::{Column, ColumnType, TableLayout};
 pub use session::{Answer, SqlSession};
 
 /// Arrow, whose batches rows come in.

@@ -25,6 +25,11 @@ impl Rows {
         Rows { schema: stream.schema(), batches: Batches::Computed { stream, runtime } }
     }
 
+    /// These.
+    pub(crate) fn of(batch: RecordBatch) -> Rows {
+        Rows { schema: batch.schema(), batches: Batches::Held(vec![batch].into_iter()) }
+    }
+
     /// The same, computed to the end.
     pub(crate) fn held(self) -> Result<Rows> {
         let schema = self.schema();

@@ -1,11 +1,13 @@
 //! The scan of a table: from keys and values of a map to columns, batch by batch.
 
-use crate::error::Result;
+use crate::batches::{Batches, Counts, Gathered, ItemBuilder};
 use crate::row::{Layout, RowBuilder};
 use crate::span::Span;
+use crate::units::Units;
 use crate::view::Source;
-use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -16,20 +18,15 @@ use datafusion::physical_expr::{
 use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
+    ReplaceChildrenOptions, StatisticsArgs,
 };
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
-
-/// A batch has so many rows at the most, and ends behind the row that brings it to so many bytes.
-const BATCH_ROWS: usize = 8192;
-const BATCH_BYTES: usize = 4 << 20;
 
 /// What is scanned.
 #[derive(Clone)]
@@ -54,6 +51,7 @@ pub(crate) struct Scan {
     scanned: Scanned,
     source: Arc<Source>,
     span: Span,
+    units: Units,
     columns: Vec<usize>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
@@ -65,10 +63,12 @@ impl Scan {
     pub fn new(
         scanned: Scanned,
         source: Source,
-        span: Span,
+        (span, units): (Span, Units),
         (columns, schema): (Vec<usize>, SchemaRef),
-        key: &[usize],
+        (key, partitions): (&[usize], usize),
     ) -> Scan {
+        // Each reads every n-th part, so its rows are in order too.
+        let partitions = partitions.min(units.units.len()).max(1);
         let place = |column: &usize| columns.iter().position(|wanted| wanted == column);
         // As many of the key's columns, from the first on, as are read.
         let ordered = key.iter().map_while(place);
@@ -78,13 +78,14 @@ impl Scan {
         let order = LexOrdering::new(ordered.map(sort));
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(Arc::clone(&schema), order),
-            Partitioning::UnknownPartitioning(1),
+            Partitioning::UnknownPartitioning(partitions),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
         let metrics = ExecutionPlanMetricsSet::new();
-        Scan { scanned, source: Arc::new(source), span, columns, schema, properties, metrics }
+        let source = Arc::new(source);
+        Scan { scanned, source, span, units, columns, schema, properties, metrics }
     }
 }
 
@@ -100,6 +101,12 @@ impl DisplayAs for Scan {
             self.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, "Scan: {}, columns=[{}]", self.scanned.name(), names.join(", "))?;
         if let Scanned::Rows(layout) = &self.scanned {
+            if layout.definition.is_columns() {
+                let has = |unit: &&crate::units::Unit| unit.segment.is_some();
+                let (read, pruned) =
+                    (self.units.units.iter().filter(has).count(), self.units.pruned);
+                write!(f, ", segments={read} of {}", read + pruned)?;
+            }
             let key = &layout.definition.key;
             let named = |number: usize| layout.definition.columns[key[number]].name.as_str();
             let equal: Vec<&str> = (0..self.span.equal).map(named).collect();
@@ -162,23 +169,28 @@ impl ExecutionPlan for Scan {
         partition: usize,
         _: Arc<TaskContext>,
     ) -> EngineResult<SendableRecordBatchStream> {
-        let builder = match &self.scanned {
+        let (builder, layout) = match &self.scanned {
             Scanned::Rows(layout) => {
-                let (layout, schema) = (Arc::clone(layout), Arc::clone(&self.schema));
-                Gathered::Rows(Box::new(RowBuilder::new(layout, &self.columns, schema)))
+                let schema = Arc::clone(&self.schema);
+                let rows = RowBuilder::new(Arc::clone(layout), &self.columns, schema);
+                (Gathered::Rows(Box::new(rows)), Some(Arc::clone(layout)))
             }
             Scanned::Items(_) => {
-                Gathered::Items(ItemBuilder::new(&self.columns, Arc::clone(&self.schema)))
+                let items = ItemBuilder::new(&self.columns, Arc::clone(&self.schema));
+                (Gathered::Items(items), None)
             }
         };
-        let batches = Batches {
-            source: Arc::clone(&self.source),
-            builder,
-            span: self.span.clone(),
-            is_done: self.span.is_empty(),
-            bytes: MetricBuilder::new(&self.metrics).counter("bytes_read", partition),
+        let count = self.properties.output_partitioning().partition_count();
+        let units = self.units.units.iter().skip(partition).step_by(count).cloned().collect();
+        let counter =
+            |name: &'static str| MetricBuilder::new(&self.metrics).counter(name, partition);
+        let counts = Counts {
+            bytes: counter("bytes_read"),
+            segments: counter("segments_read"),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
+        let source = (Arc::clone(&self.source), builder);
+        let batches = Batches::new(source, layout, self.columns.clone(), units, counts);
         let stream = futures::stream::iter(batches.map(|batch| Ok(batch?)));
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.schema),
@@ -186,133 +198,21 @@ impl ExecutionPlan for Scan {
         ))))
     }
 
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> EngineResult<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        if let Some(rows) = self.units.rows {
+            let count = self.properties.output_partitioning().partition_count();
+            let rows = arguments.partition().map_or(rows, |_| rows / count);
+            statistics.num_rows = Precision::Inexact(rows);
+        }
+        Ok(Arc::new(statistics))
+    }
+
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
-    }
-}
-
-enum Gathered {
-    Rows(Box<RowBuilder>),
-    Items(ItemBuilder),
-}
-
-/// Keys and values as they are.
-struct ItemBuilder {
-    schema: SchemaRef,
-    /// Of each column: whether it has the keys.
-    builders: Vec<(bool, BinaryBuilder)>,
-    rows: usize,
-    bytes: usize,
-}
-
-impl ItemBuilder {
-    fn new(columns: &[usize], schema: SchemaRef) -> ItemBuilder {
-        let builders = columns.iter().map(|column| (*column == 0, BinaryBuilder::new())).collect();
-        ItemBuilder { schema, builders, rows: 0, bytes: 0 }
-    }
-
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.rows += 1;
-        self.bytes += key.len() + value.len();
-        for (is_key, builder) in &mut self.builders {
-            builder.append_value(if *is_key { key } else { value });
-        }
-    }
-
-    fn finish(&mut self) -> RecordBatch {
-        let columns = self
-            .builders
-            .iter_mut()
-            .map(|(_, builder)| Arc::new(builder.finish()) as ArrayRef)
-            .collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        (self.rows, self.bytes) = (0, 0);
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
-        batch.expect("invariant: as many of each, and none is NULL")
-    }
-}
-
-impl Gathered {
-    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            Gathered::Rows(rows) => rows.push(key, value),
-            Gathered::Items(items) => {
-                items.push(key, value);
-                Ok(())
-            }
-        }
-    }
-
-    /// Rows and bytes since the last batch.
-    fn size(&self) -> (usize, usize) {
-        match self {
-            Gathered::Rows(rows) => (rows.rows, rows.bytes),
-            Gathered::Items(items) => (items.rows, items.bytes),
-        }
-    }
-
-    fn finish(&mut self) -> Result<RecordBatch> {
-        match self {
-            Gathered::Rows(rows) => rows.finish(),
-            Gathered::Items(items) => Ok(items.finish()),
-        }
-    }
-}
-
-/// The batches of a scan.
-struct Batches {
-    source: Arc<Source>,
-    builder: Gathered,
-    /// What is still to be read.
-    span: Span,
-    is_done: bool,
-    bytes: Count,
-    baseline: BaselineMetrics,
-}
-
-impl Iterator for Batches {
-    type Item = Result<RecordBatch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_done {
-            return None;
-        }
-        let time = self.baseline.elapsed_compute().clone();
-        let batch = {
-            let _timer = time.timer();
-            self.gather()
-        };
-        self.is_done |= batch.is_err();
-        match batch {
-            Ok(batch) if batch.num_rows() == 0 => None,
-            batch => Some(batch.inspect(|batch| self.baseline.record_output(batch.num_rows()))),
-        }
-    }
-}
-
-impl Batches {
-    fn gather(&mut self) -> Result<RecordBatch> {
-        let Batches { source, builder, span, .. } = self;
-        let (mut pushed, mut last) = (Ok(()), None);
-        let is_over = source.visit(
-            span.from.as_ref().map(Vec::as_slice),
-            span.to.as_ref().map(Vec::as_slice),
-            |key, value| {
-                pushed = builder.push(key, value);
-                let (rows, bytes) = builder.size();
-                let is_full = rows >= BATCH_ROWS || bytes >= BATCH_BYTES;
-                if is_full {
-                    last = Some(key.to_vec());
-                }
-                pushed.is_ok() && !is_full
-            },
-        )?;
-        pushed?;
-        self.is_done = is_over;
-        if let Some(last) = last {
-            self.span.from = Bound::Excluded(last);
-        }
-        self.bytes.add(self.builder.size().1);
-        self.builder.finish()
     }
 }

@@ -1,6 +1,7 @@
 //! What a table is: its columns, their types and its primary key, as the catalogue has them.
 
 use crate::error::{Error, Result};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -44,7 +45,7 @@ impl ColumnType {
             DataType::Float32 => ColumnType::Real,
             DataType::Float64 => ColumnType::Double,
             DataType::Decimal128(precision, scale) => ColumnType::Decimal(*precision, *scale),
-            DataType::Utf8 => ColumnType::Text,
+            DataType::Utf8 | DataType::Utf8View => ColumnType::Text,
             DataType::Binary => ColumnType::Bytes,
             DataType::Date32 => ColumnType::Date,
             DataType::Timestamp(TimeUnit::Nanosecond, None) => ColumnType::Timestamp,
@@ -67,7 +68,7 @@ impl ColumnType {
             ColumnType::Real => DataType::Float32,
             ColumnType::Double => DataType::Float64,
             ColumnType::Decimal(precision, scale) => DataType::Decimal128(precision, scale),
-            ColumnType::Text => DataType::Utf8,
+            ColumnType::Text => DataType::Utf8View,
             ColumnType::Bytes => DataType::Binary,
             ColumnType::Date => DataType::Date32,
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, None),
@@ -87,6 +88,26 @@ impl ColumnType {
     }
 }
 
+impl std::fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ColumnType::Boolean => "BOOLEAN",
+            ColumnType::SmallInt => "SMALLINT",
+            ColumnType::Integer => "INTEGER",
+            ColumnType::BigInt => "BIGINT",
+            ColumnType::Real => "REAL",
+            ColumnType::Double => "DOUBLE",
+            ColumnType::Decimal(precision, scale) => {
+                return write!(f, "DECIMAL({precision}, {scale})");
+            }
+            ColumnType::Text => "TEXT",
+            ColumnType::Bytes => "BYTEA",
+            ColumnType::Date => "DATE",
+            ColumnType::Timestamp => "TIMESTAMP",
+        })
+    }
+}
+
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
@@ -97,6 +118,57 @@ pub struct Column {
     pub kind: ColumnType,
     /// Whether it may have NULL.
     pub nullable: bool,
+}
+
+impl Definition {
+    /// Its columns, a row for each, as DESCRIBE tells them.
+    pub(crate) fn described(&self) -> RecordBatch {
+        let text = |name: &str, values: Vec<String>| {
+            (name.to_owned(), Arc::new(StringArray::from(values)) as ArrayRef)
+        };
+        let each = |of: &dyn Fn((usize, &Column)) -> String| {
+            self.columns.iter().enumerate().map(of).collect::<Vec<_>>()
+        };
+        let in_key = |at: usize| self.key.iter().position(|column| *column == at);
+        let key = |(at, _): (usize, &Column)| {
+            in_key(at)
+                .map_or_else(String::new, |place| format!("{} of {}", place + 1, self.key.len()))
+        };
+        let nullable =
+            |(_, column): (usize, &Column)| if column.nullable { "YES" } else { "NO" }.to_owned();
+        let columns = [
+            text("column_name", each(&|(_, column)| column.name.clone())),
+            text("data_type", each(&|(_, column)| column.kind.to_string())),
+            text("is_nullable", each(&nullable)),
+            text("primary_key", each(&key)),
+        ];
+        RecordBatch::try_from_iter(columns).expect("invariant: as many of each")
+    }
+}
+
+/// How the rows of a table lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableLayout {
+    /// Each row is an item.
+    #[default]
+    Rows,
+    /// Rows that have settled lie column by column, thousands together.
+    Columns,
+}
+
+impl TableLayout {
+    fn is_rows(&self) -> bool {
+        *self == TableLayout::Rows
+    }
+
+    /// The format of definitions that have it: who knows the first only, reads no table of columns.
+    fn format(self) -> u32 {
+        match self {
+            TableLayout::Rows => 1,
+            TableLayout::Columns => 2,
+        }
+    }
 }
 
 /// A table as the catalogue has it, in JSON.
@@ -112,13 +184,25 @@ pub struct Definition {
     pub columns: Vec<Column>,
     /// Which of them are the primary key, in the key's order.
     pub key: Vec<usize>,
+    /// How its rows lie.
+    #[serde(default, skip_serializing_if = "TableLayout::is_rows")]
+    pub layout: TableLayout,
 }
 
-const FORMAT: u32 = 1;
-
 impl Definition {
-    pub(crate) fn new(id: u64, name: String, columns: Vec<Column>, key: Vec<usize>) -> Definition {
-        Definition { format: FORMAT, id, name, columns, key }
+    pub(crate) fn new(
+        id: u64,
+        name: String,
+        columns: Vec<Column>,
+        key: Vec<usize>,
+        layout: TableLayout,
+    ) -> Definition {
+        Definition { format: layout.format(), id, name, columns, key, layout }
+    }
+
+    /// Whether its settled rows lie column by column.
+    pub(crate) fn is_columns(&self) -> bool {
+        self.layout == TableLayout::Columns
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -132,11 +216,9 @@ impl Definition {
         let found: Definition =
             serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let in_range = found.key.iter().all(|at| *at < found.columns.len());
-        if found.format != FORMAT {
-            return Err(wrong(format!(
-                "its format is {}, and this version reads {FORMAT}",
-                found.format
-            )));
+        if found.format != found.layout.format() {
+            let format = found.format;
+            return Err(wrong(format!("its format is {format}, which this version does not read")));
         }
         if found.key.is_empty() || !in_range {
             return Err(wrong("its primary key names no column".into()));

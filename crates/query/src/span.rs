@@ -82,6 +82,11 @@ impl Span {
         })
     }
 
+    /// Whether it is a key and no more.
+    pub fn is_one_row(&self) -> bool {
+        matches!((&self.from, &self.to), (Bound::Included(from), Bound::Included(to)) if from == to)
+    }
+
     /// Whether there can be nothing in it.
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {

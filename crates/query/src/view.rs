@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,10 +54,7 @@ impl View {
     /// [`Error::Conflict`], and those of the database.
     pub fn commit(&self) -> Result<()> {
         let transaction = self.transaction.lock().take().ok_or(Error::TransactionEnded)?;
-        transaction.commit().map_err(|error| match error {
-            conflict @ terrace::Error::Conflict { .. } => Error::Conflict(conflict),
-            other => Error::Database(other),
-        })
+        transaction.commit().map_err(Error::of_commit)
     }
 
     /// What a scan of `map` reads: through the transaction if that has written, or certifies what it reads.
@@ -84,39 +82,142 @@ pub(crate) enum Source {
     },
 }
 
-impl Source {
-    /// Visits the keys from `from` on until `each` says no; whether there are none any more.
+/// What reads a map at one moment.
+pub(crate) trait Reads {
+    /// Visits the keys of a range until `each` says no; whether there are none any more.
     ///
     /// # Errors
     /// Those of the database.
-    pub fn visit(
+    fn visit(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-        mut each: impl FnMut(&[u8], &[u8]) -> bool,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool>;
+
+    /// The last item of a range.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn last(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
+
+    /// Tells `each` the number and the value of each of these keys.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn many(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()>;
+}
+
+impl Reads for Source {
+    fn visit(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<bool> {
-        let range = Range::from((from, to));
-        let mut goes_on = true;
         match self {
             Source::Snapshot(snapshot) => {
-                snapshot.range_while(range, &mut { usize::MAX }, |key, value| {
-                    goes_on = goes_on && each(key, value.bytes);
-                    goes_on
-                })?;
+                let mut goes_on = true;
+                snapshot.range_while(
+                    Range::from((from, to)),
+                    &mut { usize::MAX },
+                    |key, value| {
+                        goes_on = goes_on && each(key, value.bytes);
+                        goes_on
+                    },
+                )?;
+                Ok(goes_on)
             }
-            Source::Transaction { view, map, changes } => {
-                let tell = |key: &[u8], value: terrace::Value<'_>| {
-                    goes_on = goes_on && each(key, value.bytes);
-                    goes_on
-                };
-                view.with(|transaction| {
-                    if view.changes.load(Ordering::Relaxed) != *changes {
-                        return Err(Error::RowsAreOld);
-                    }
-                    Ok(transaction.range_while(map, range, tell)?)
+            Source::Transaction { .. } => self.within(|within| within.visit(from, to, each)),
+        }
+    }
+
+    fn last(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        match self {
+            Source::Snapshot(snapshot) => {
+                let (range, mut last) = (Range::from((from, to)).reversed(), None);
+                snapshot.range_while(range, &mut { usize::MAX }, |key, value| {
+                    last = Some((key.to_vec(), value.bytes.to_vec()));
+                    false
                 })?;
+                Ok(last)
+            }
+            Source::Transaction { .. } => self.within(|within| within.last(from, to)),
+        }
+    }
+
+    fn many(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        match self {
+            Source::Snapshot(snapshot) => Ok(snapshot
+                .multi_get(keys, |number, value| each(number, value.map(|value| value.bytes)))?),
+            Source::Transaction { .. } => self.within(|within| within.many(keys, each)),
+        }
+    }
+}
+
+impl Source {
+    fn within<R>(&self, f: impl FnOnce(Within<'_>) -> Result<R>) -> Result<R> {
+        let Source::Transaction { view, map, changes } = self else {
+            unreachable!("invariant: asked of transactions only")
+        };
+        view.with(|transaction| {
+            if view.changes.load(Ordering::Relaxed) != *changes {
+                return Err(Error::RowsAreOld);
+            }
+            f(Within::new(transaction, map))
+        })
+    }
+}
+
+/// A map as a transaction reads it.
+pub(crate) struct Within<'a> {
+    transaction: RefCell<&'a mut Transaction>,
+    map: &'a Map,
+}
+
+impl<'a> Within<'a> {
+    pub fn new(transaction: &'a mut Transaction, map: &'a Map) -> Within<'a> {
+        Within { transaction: RefCell::new(transaction), map }
+    }
+}
+
+impl Reads for Within<'_> {
+    fn visit(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool> {
+        let mut goes_on = true;
+        self.transaction.borrow_mut().range_while(
+            self.map,
+            Range::from((from, to)),
+            |key, value| {
+                goes_on = goes_on && each(key, value.bytes);
+                goes_on
+            },
+        )?;
+        Ok(goes_on)
+    }
+
+    fn last(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let (range, mut last) = (Range::from((from, to)).reversed(), None);
+        self.transaction.borrow_mut().range_while(self.map, range, |key, value| {
+            last = Some((key.to_vec(), value.bytes.to_vec()));
+            false
+        })?;
+        Ok(last)
+    }
+
+    fn many(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let mut transaction = self.transaction.borrow_mut();
+        for (number, key) in keys.iter().enumerate() {
+            let found =
+                transaction.get_with(self.map, key, |value| each(number, Some(value.bytes)))?;
+            if found.is_none() {
+                each(number, None);
             }
         }
-        Ok(goes_on)
+        Ok(())
     }
 }

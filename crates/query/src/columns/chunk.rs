@@ -1,0 +1,463 @@
+//! One column of a segment as bytes.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | encoding, width, 1 if there are NULLs, 0 | 4 |
+//! | rows | 4 |
+//! | with NULLs: a bit for each row, set where there is a value | (rows + 7) / 8 |
+//! | encoding 1: the values, little-endian | as the type says, each |
+//! | encoding 2: the least value, then by how much each is above it, in `width` bytes: 0, 1, 2, 4 or 8 | 16, `width` each |
+//! | encoding 3: the end of each text or byte string, counted from the first; then they | 4 each |
+//! | encoding 4: how many different ones there are, these as by encoding 3, the number of each row's in `width` bytes | 4, then as above, 1 or 2 each |
+//!
+//! This is a format on the disk: it never changes, but there may be more encodings.
+
+use crate::schema::ColumnType;
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray,
+    StringArray, StringViewArray, UInt16Array,
+};
+use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes as arrow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const PLAIN: u8 = 1;
+const ABOVE_LEAST: u8 = 2;
+const TEXTS: u8 = 3;
+const DICTIONARY: u8 = 4;
+
+const HEADER_BYTES: usize = 8;
+/// A dictionary has so many values at the most, and one for so many rows.
+const DIFFERENT_MOST: usize = 1 << 12;
+const ROWS_FOR_EACH: usize = 4;
+
+/// The least and the greatest value of a column, as bytes like those of a row.
+pub(crate) type Least = Option<(Vec<u8>, Vec<u8>)>;
+
+/// A column as bytes, and what is its least and greatest value.
+pub(crate) fn encode(array: &ArrayRef, kind: ColumnType) -> (Vec<u8>, Least) {
+    match kind {
+        ColumnType::Boolean => {
+            let array = array.as_boolean();
+            let bytes = array.values().iter().map(i16::from);
+            let words =
+                PrimitiveArray::<arrow::Int16Type>::new(bytes.collect(), array.nulls().cloned());
+            let (bytes, least) = whole(&words);
+            (bytes, least.map(|(least, most)| (least[..1].to_vec(), most[..1].to_vec())))
+        }
+        ColumnType::SmallInt => whole(array.as_primitive::<arrow::Int16Type>()),
+        ColumnType::Integer => whole(array.as_primitive::<arrow::Int32Type>()),
+        ColumnType::BigInt => whole(array.as_primitive::<arrow::Int64Type>()),
+        ColumnType::Decimal(..) => whole(array.as_primitive::<arrow::Decimal128Type>()),
+        ColumnType::Date => whole(array.as_primitive::<arrow::Date32Type>()),
+        ColumnType::Timestamp => whole(array.as_primitive::<arrow::TimestampNanosecondType>()),
+        ColumnType::Real => {
+            let array = array.as_primitive::<arrow::Float32Type>();
+            let bytes = array.values().iter().flat_map(|value| value.to_le_bytes());
+            plain(array, bytes, |value| value.to_le_bytes().to_vec(), f32::total_cmp)
+        }
+        ColumnType::Double => {
+            let array = array.as_primitive::<arrow::Float64Type>();
+            let bytes = array.values().iter().flat_map(|value| value.to_le_bytes());
+            plain(array, bytes, |value| value.to_le_bytes().to_vec(), f64::total_cmp)
+        }
+        ColumnType::Text => {
+            let array = array.as_string_view();
+            texts(array, array.iter().map(|value| value.unwrap_or_default().as_bytes()).collect())
+        }
+        ColumnType::Bytes => {
+            let array = array.as_binary::<i32>();
+            texts(array, array.iter().map(Option::unwrap_or_default).collect())
+        }
+    }
+}
+
+/// The column that these bytes are; none if they are not one of this type with so many rows.
+pub(crate) fn decode(bytes: &[u8], kind: ColumnType, rows: usize) -> Option<ArrayRef> {
+    let chunk = Chunk::open(bytes, rows)?;
+    Some(match kind {
+        ColumnType::Boolean => {
+            let words = chunk.whole::<arrow::Int16Type>()?;
+            let values: BooleanBuffer = words.values().iter().map(|word| *word != 0).collect();
+            Arc::new(BooleanArray::new(values, words.nulls().cloned()))
+        }
+        ColumnType::SmallInt => Arc::new(chunk.whole::<arrow::Int16Type>()?),
+        ColumnType::Integer => Arc::new(chunk.whole::<arrow::Int32Type>()?),
+        ColumnType::BigInt => Arc::new(chunk.whole::<arrow::Int64Type>()?),
+        ColumnType::Decimal(..) => {
+            Arc::new(chunk.whole::<arrow::Decimal128Type>()?.with_data_type(kind.arrow()))
+        }
+        ColumnType::Date => Arc::new(chunk.whole::<arrow::Date32Type>()?),
+        ColumnType::Timestamp => Arc::new(chunk.whole::<arrow::TimestampNanosecondType>()?),
+        ColumnType::Real => Arc::new(chunk.plain::<arrow::Float32Type, 4>(f32::from_le_bytes)?),
+        ColumnType::Double => Arc::new(chunk.plain::<arrow::Float64Type, 8>(f64::from_le_bytes)?),
+        ColumnType::Text => chunk.texts(|ends, text, nulls| {
+            let array = StringArray::try_new(ends, text, nulls).ok()?;
+            Some(Arc::new(StringViewArray::from(&array)))
+        })?,
+        ColumnType::Bytes => chunk.texts(|ends, text, nulls| {
+            Some(Arc::new(BinaryArray::try_new(ends, text, nulls).ok()?))
+        })?,
+    })
+}
+
+/// Whole numbers, as what they are in Arrow.
+trait Whole: Copy + Ord {
+    fn wide(self) -> i128;
+    fn narrow(wide: i128) -> Self;
+    /// This and `more`, which is less than all there are from it on.
+    fn above(self, more: u64) -> Self;
+    fn bytes(self) -> Vec<u8>;
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {$(
+        impl Whole for $type {
+            fn wide(self) -> i128 {
+                self as i128
+            }
+            fn narrow(wide: i128) -> $type {
+                wide as $type
+            }
+            fn above(self, more: u64) -> $type {
+                self.wrapping_add(more as $type)
+            }
+            fn bytes(self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+        }
+    )*};
+}
+
+whole_numbers!(i16, i32, i64, i128);
+
+fn header(encoding: u8, width: usize, array: &dyn Array) -> Vec<u8> {
+    let rows = u32::try_from(array.len()).expect("invariant: a segment is far smaller");
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    let mut bytes = vec![encoding, width as u8, u8::from(nulls.is_some()), 0];
+    bytes.extend_from_slice(&rows.to_le_bytes());
+    if let Some(nulls) = nulls {
+        bytes.extend((0..array.len()).step_by(8).map(|first| {
+            let bit = |at: usize| u8::from(first + at < array.len() && nulls.is_valid(first + at));
+            (0..8).map(|at| bit(at) << at).sum::<u8>()
+        }));
+    }
+    bytes
+}
+
+fn whole<T: ArrowPrimitiveType<Native: Whole>>(array: &PrimitiveArray<T>) -> (Vec<u8>, Least) {
+    let bounds =
+        array.iter().flatten().fold(None, |bounds: Option<(T::Native, T::Native)>, value| {
+            let (least, most) = bounds.unwrap_or((value, value));
+            Some((least.min(value), most.max(value)))
+        });
+    let Some((least, most)) = bounds else {
+        let mut bytes = header(ABOVE_LEAST, 0, array);
+        bytes.extend_from_slice(&[0; 16]);
+        return (bytes, None);
+    };
+    let width = match most.wide().wrapping_sub(least.wide()) as u128 {
+        0 => 0,
+        0x01..=0xff => 1,
+        0x100..=0xffff => 2,
+        0x1_0000..=0xffff_ffff => 4,
+        0x1_0000_0000..=0xffff_ffff_ffff_ffff => 8,
+        _ => 16,
+    };
+    let bounds = Some((least.bytes(), most.bytes()));
+    if width == 16 {
+        let mut bytes = header(PLAIN, 0, array);
+        array.values().iter().for_each(|value| bytes.extend(value.bytes()));
+        return (bytes, bounds);
+    }
+    let mut bytes = header(ABOVE_LEAST, width, array);
+    bytes.extend_from_slice(&least.wide().to_le_bytes());
+    for (row, value) in array.values().iter().enumerate() {
+        let above = if array.is_null(row) { 0 } else { value.wide() - least.wide() };
+        bytes.extend_from_slice(&above.to_le_bytes()[..width]);
+    }
+    (bytes, bounds)
+}
+
+fn plain<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    values: impl Iterator<Item = u8>,
+    bytes_of: impl Fn(T::Native) -> Vec<u8>,
+    order: impl Fn(&T::Native, &T::Native) -> std::cmp::Ordering,
+) -> (Vec<u8>, Least) {
+    let mut bytes = header(PLAIN, 0, array);
+    bytes.extend(values);
+    let least = array.iter().flatten().min_by(&order).map(&bytes_of);
+    (bytes, least.zip(array.iter().flatten().max_by(&order).map(&bytes_of)))
+}
+
+fn texts(array: &dyn Array, values: Vec<&[u8]>) -> (Vec<u8>, Least) {
+    let there = || values.iter().enumerate().filter(|(row, _)| array.is_valid(*row));
+    let least = there().map(|(_, value)| *value).min();
+    let bounds = least.zip(there().map(|(_, value)| *value).max());
+    let bounds = bounds.map(|(least, most)| (least.to_vec(), most.to_vec()));
+    let (mut numbers, mut different, mut codes) = (HashMap::new(), Vec::new(), Vec::new());
+    let most = DIFFERENT_MOST.min(values.len() / ROWS_FOR_EACH);
+    for value in &values {
+        let number = *numbers.entry(*value).or_insert_with(|| {
+            different.push(*value);
+            different.len() - 1
+        });
+        if different.len() > most {
+            let mut bytes = header(TEXTS, 0, array);
+            push_texts(&values, &mut bytes);
+            return (bytes, bounds);
+        }
+        codes.push(number);
+    }
+    let width = if different.len() <= 1 << 8 { 1 } else { 2 };
+    let mut bytes = header(DICTIONARY, width, array);
+    bytes.extend_from_slice(&(different.len() as u32).to_le_bytes());
+    push_texts(&different, &mut bytes);
+    codes.iter().for_each(|code| bytes.extend_from_slice(&code.to_le_bytes()[..width]));
+    (bytes, bounds)
+}
+
+fn push_texts(values: &[&[u8]], bytes: &mut Vec<u8>) {
+    let mut end = 0;
+    for value in values {
+        end += value.len() as u32;
+        bytes.extend_from_slice(&end.to_le_bytes());
+    }
+    values.iter().for_each(|value| bytes.extend_from_slice(value));
+}
+
+/// A chunk that is being read.
+struct Chunk<'a> {
+    encoding: u8,
+    width: usize,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+    body: &'a [u8],
+}
+
+impl<'a> Chunk<'a> {
+    fn open(bytes: &'a [u8], rows: usize) -> Option<Chunk<'a>> {
+        let (header, mut body) = bytes.split_at_checked(HEADER_BYTES)?;
+        let [encoding, width, has_nulls, 0, count @ ..] = header else { return None };
+        if u32::from_le_bytes(count.try_into().ok()?) as usize != rows {
+            return None;
+        }
+        let nulls = match has_nulls {
+            0 => None,
+            1 => {
+                let (bits, rest) = body.split_at_checked(rows.div_ceil(8))?;
+                body = rest;
+                Some(NullBuffer::new(BooleanBuffer::new(Buffer::from(bits), 0, rows)))
+            }
+            _ => return None,
+        };
+        Some(Chunk { encoding: *encoding, width: usize::from(*width), rows, nulls, body })
+    }
+
+    fn whole<T: ArrowPrimitiveType<Native: Whole>>(self) -> Option<PrimitiveArray<T>> {
+        if self.encoding == PLAIN {
+            let bytes = size_of::<T::Native>();
+            let values = self.values(self.body, bytes)?.map(|value| {
+                let mut wide = [0; 16];
+                wide[..bytes].copy_from_slice(value);
+                T::Native::narrow(i128::from_le_bytes(wide))
+            });
+            return Some(PrimitiveArray::new(values.collect(), self.nulls));
+        }
+        let (least, above) =
+            self.body.split_first_chunk().filter(|_| self.encoding == ABOVE_LEAST)?;
+        let least = T::Native::narrow(i128::from_le_bytes(*least));
+        let values: ScalarBuffer<T::Native> = match self.width {
+            0 if above.is_empty() => std::iter::repeat_n(least, self.rows).collect(),
+            1 if above.len() == self.rows => {
+                above.iter().map(|more| least.above(u64::from(*more))).collect()
+            }
+            2 => self.above(above, least, |more| u64::from(u16::from_le_bytes(more)))?,
+            4 => self.above(above, least, |more| u64::from(u32::from_le_bytes(more)))?,
+            8 => self.above(above, least, u64::from_le_bytes)?,
+            _ => return None,
+        };
+        Some(PrimitiveArray::new(values, self.nulls))
+    }
+
+    fn above<T: Whole + arrow::ArrowNativeType, const N: usize>(
+        &self,
+        above: &[u8],
+        least: T,
+        number: impl Fn([u8; N]) -> u64,
+    ) -> Option<ScalarBuffer<T>> {
+        let (values, rest) = above.as_chunks();
+        let fits = values.len() == self.rows && rest.is_empty();
+        fits.then(|| values.iter().map(|more| least.above(number(*more))).collect())
+    }
+
+    /// The values of a fixed size; none if they are not one for each row.
+    fn values(&self, body: &'a [u8], bytes: usize) -> Option<std::slice::ChunksExact<'a, u8>> {
+        (body.len() == self.rows * bytes).then(|| body.chunks_exact(bytes))
+    }
+
+    fn plain<T: ArrowPrimitiveType, const N: usize>(
+        self,
+        value: impl Fn([u8; N]) -> T::Native,
+    ) -> Option<PrimitiveArray<T>> {
+        let (values, rest) = self.body.as_chunks();
+        let fits = self.encoding == PLAIN && values.len() == self.rows && rest.is_empty();
+        let values = || values.iter().map(|bytes| value(*bytes)).collect();
+        fits.then(|| PrimitiveArray::new(values(), self.nulls))
+    }
+
+    /// Texts or byte strings; `make` makes an array of ends and bytes, if they are what it may have.
+    fn texts(
+        self,
+        make: impl Fn(OffsetBuffer<i32>, Buffer, Option<NullBuffer>) -> Option<ArrayRef>,
+    ) -> Option<ArrayRef> {
+        match self.encoding {
+            TEXTS => {
+                let (ends, rest) = ends_of(self.body, self.rows)?;
+                let all = *ends.last()? as usize == rest.len();
+                if all { make(ends, Buffer::from(rest), self.nulls) } else { None }
+            }
+            DICTIONARY => {
+                let (count, body) = self.body.split_first_chunk()?;
+                let count = u32::from_le_bytes(*count) as usize;
+                let (ends, rest) = ends_of(body, count)?;
+                let (text, codes) = rest.split_at_checked(*ends.last()? as usize)?;
+                let different = make(ends, Buffer::from(text), None)?;
+                let codes: Vec<u16> = match self.width {
+                    1 => self.values(codes, 1)?.map(|code| u16::from(code[0])).collect(),
+                    2 => {
+                        let code = |code: &[u8]| u16::from_le_bytes([code[0], code[1]]);
+                        self.values(codes, 2)?.map(code).collect()
+                    }
+                    _ => return None,
+                };
+                let within = codes.iter().all(|code| usize::from(*code) < count);
+                let codes = UInt16Array::new(codes.into(), self.nulls);
+                within.then(|| take(&different, &codes, None).ok()).flatten()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The ends of so many texts, from 0 on, and what is behind them; none if they go back or are beyond that.
+fn ends_of(body: &[u8], count: usize) -> Option<(OffsetBuffer<i32>, &[u8])> {
+    let (ends, rest) = body.split_at_checked(count.checked_mul(4)?)?;
+    let mut offsets = Vec::with_capacity(count + 1);
+    offsets.push(0);
+    for end in ends.as_chunks().0 {
+        offsets.push(i32::from_le_bytes(*end));
+    }
+    let in_order = offsets.is_sorted() && *offsets.last()? as usize <= rest.len();
+    in_order.then(|| (OffsetBuffer::new(offsets.into()), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::*;
+
+    fn same(kind: ColumnType, array: ArrayRef) -> (Vec<u8>, Least) {
+        let (bytes, bounds) = encode(&array, kind);
+        let read = decode(&bytes, kind, array.len()).expect("readable");
+        assert_eq!(&read, &array);
+        // No part of it is taken for the whole, nor anything else for it.
+        for short in 0..bytes.len() {
+            assert!(decode(&bytes[..short], kind, array.len()).is_none(), "{short} bytes");
+        }
+        assert!(decode(&bytes, kind, array.len() + 1).is_none());
+        (bytes, bounds)
+    }
+
+    #[test]
+    fn whole_numbers_take_as_many_bytes_as_their_range() {
+        for (values, width) in [
+            (vec![Some(7), None, Some(7)], 0),
+            (vec![Some(-3), Some(252), None], 1),
+            (vec![Some(1000), Some(2000)], 2),
+            (vec![Some(0), Some(1 << 30)], 4),
+            (vec![Some(i64::MIN), Some(i64::MAX), None], 8),
+        ] {
+            let rows = values.len();
+            let bounds = (values.iter().flatten().min(), values.iter().flatten().max());
+            let bounds = (
+                bounds.0.unwrap().to_le_bytes().to_vec(),
+                bounds.1.unwrap().to_le_bytes().to_vec(),
+            );
+            let has_nulls = usize::from(values.contains(&None));
+            let (bytes, found) = same(ColumnType::BigInt, Arc::new(Int64Array::from(values)));
+            assert_eq!(bytes.len(), HEADER_BYTES + has_nulls + 16 + rows * width);
+            assert_eq!(found, Some(bounds));
+        }
+        let none = Int32Array::from(vec![None, None]);
+        assert_eq!(same(ColumnType::Integer, Arc::new(none)).1, None);
+    }
+
+    #[test]
+    fn every_type_is_read_as_it_was() {
+        let wide = Decimal128Array::from(vec![Some(i128::MIN), None, Some(i128::MAX)]);
+        let kind = ColumnType::Decimal(38, 2);
+        same(kind, Arc::new(wide.with_data_type(kind.arrow())));
+        same(
+            ColumnType::Boolean,
+            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
+        );
+        same(
+            ColumnType::Double,
+            Arc::new(Float64Array::from(vec![Some(-0.0), None, Some(f64::MAX)])),
+        );
+        same(ColumnType::Real, Arc::new(Float32Array::from(vec![1.5, f32::NEG_INFINITY])));
+        same(ColumnType::Date, Arc::new(Date32Array::from(vec![Some(-1), None])));
+        same(
+            ColumnType::Text,
+            Arc::new(StringViewArray::from(vec![
+                Some("ada"),
+                None,
+                Some(""),
+                Some("a text of more than twelve bytes"),
+            ])),
+        );
+        let few: Vec<_> =
+            (0..4000).map(|row| (row % 7 > 0).then(|| format!("number {}", row % 300))).collect();
+        let (bytes, bounds) =
+            same_ends(ColumnType::Text, Arc::new(StringViewArray::from_iter(few)));
+        assert_eq!((bytes[0], bytes[1]), (DICTIONARY, 2));
+        assert_eq!(bounds, Some((b"number 0".to_vec(), b"number 99".to_vec())));
+        same(ColumnType::Bytes, Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"", b"\0"])));
+    }
+
+    /// Of long ones, with a look at some parts only.
+    fn same_ends(kind: ColumnType, array: ArrayRef) -> (Vec<u8>, Least) {
+        let (bytes, bounds) = encode(&array, kind);
+        assert_eq!(&decode(&bytes, kind, array.len()).expect("readable"), &array);
+        for short in (0..bytes.len()).step_by(997) {
+            assert!(decode(&bytes[..short], kind, array.len()).is_none(), "{short} bytes");
+        }
+        (bytes, bounds)
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_or_other_values_and_never_a_panic() {
+        let texts: Vec<_> =
+            (0..64).map(|row| (row % 5 > 0).then(|| format!("{}", row % 9))).collect();
+        let numbers = Int32Array::from_iter((0..64).map(|row| (row % 5 > 0).then_some(row * 7)));
+        for (kind, array) in [
+            (ColumnType::Text, Arc::new(StringViewArray::from_iter(texts)) as ArrayRef),
+            (ColumnType::Integer, Arc::new(numbers)),
+        ] {
+            let (bytes, _) = encode(&array, kind);
+            for at in 0..bytes.len() {
+                for flip in [1, 0x80, 0xff] {
+                    let mut other = bytes.clone();
+                    other[at] ^= flip;
+                    if let Some(read) = decode(&other, kind, array.len()) {
+                        assert_eq!(read.len(), array.len());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! COPY FROM: rows of a CSV file into a table.
+//!
+//! A thread reads and parses, this one writes: some thousand rows at a time, in the order of their keys, each such part
+//! in a transaction of its own. Parts before one that fails stay, and the error says how many rows these are. Of a
+//! table of columns, a part that lies where there is no row yet is written as a segment; others as rows, which are
+//! sealed.
+
+use crate::catalogue::Catalogue;
+use crate::change::{Change, Writer};
+use crate::columns::{LOADS, SEGMENT_BYTES, SEGMENT_ROWS, is_free, row_bytes, write_segments};
+use crate::csv::Csv;
+use crate::define::{no_table, object_name};
+use crate::error::{Error, Result};
+use crate::row::Layout;
+use crate::view::{View, Within};
+use datafusion::arrow::array::{RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::common::DataFusionError;
+use datafusion::sql::sqlparser::ast::{self, CopySource, CopyTarget};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+use terrace::Map;
+
+/// Rows that are brought into the order of their keys together.
+const SORTED_ROWS: usize = 16 * SEGMENT_ROWS;
+const SORTED_BYTES: usize = 32 << 20;
+/// Batches that are parsed before they are written.
+const AHEAD: usize = 8;
+/// How often a part that others came before is written again.
+const TRIES: u32 = 100;
+const BETWEEN_TELLING: Duration = Duration::from_millis(200);
+
+/// How far a COPY FROM has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows that are committed.
+    pub rows: u64,
+    /// Bytes of the file that were read, and how many there are.
+    pub bytes: u64,
+    /// The file's size.
+    pub total_bytes: u64,
+}
+
+/// A file that is copied into a table.
+pub(crate) struct Load {
+    csv: Csv,
+    map: Map,
+    layout: Arc<Layout>,
+    definition: Vec<u8>,
+}
+
+impl Load {
+    /// What the statement says.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], [`Error::NoTable`], [`Error::File`], and [`Error::Statement`] for columns that there
+    /// are not.
+    pub fn of(catalogue: &Catalogue, statement: &ast::Statement) -> Result<Load> {
+        let unsupported = |what: String, instead| Err(Error::Unsupported { what, instead });
+        let ast::Statement::Copy { source, target, options, legacy_options, .. } = statement else {
+            return unsupported("this statement".into(), "COPY table FROM 'file.csv' is");
+        };
+        let CopySource::Table { table_name, columns } = source else {
+            return unsupported("COPY of a query FROM".into(), "COPY table FROM 'file.csv' is");
+        };
+        let CopyTarget::File { filename } = target else {
+            return unsupported(format!("COPY FROM {target}"), "COPY table FROM 'file.csv' is");
+        };
+        if let Some(option) = legacy_options.first() {
+            return unsupported(
+                format!("`{option}`"),
+                "write options as WITH (HEADER false, DELIMITER ';')",
+            );
+        }
+        let name = object_name(table_name)?;
+        let view = View::new(catalogue.db.begin(), false);
+        let Some((of, definition)) = catalogue.definition(&view, &name)? else {
+            return Err(no_table(catalogue, &name));
+        };
+        let columns: Vec<String> = columns.iter().map(|column| column.value.clone()).collect();
+        let csv = Csv::open(filename, &of, &columns, options)?;
+        let map = catalogue.rows(&name)?;
+        Ok(Load { csv, map, layout: Arc::new(Layout::new(of)), definition })
+    }
+
+    /// Copies all rows; returns how many.
+    ///
+    /// # Errors
+    /// [`Error::Loaded`] with what was wrong, if some rows were copied before.
+    pub fn run(self, catalogue: &Catalogue, tell: &mut dyn FnMut(Progress)) -> Result<u64> {
+        let Load { csv, map, layout, definition } = self;
+        let path = csv.path.clone();
+        let (total_bytes, read) = (csv.bytes, csv.read.clone());
+        let (sender, batches) = sync_channel(AHEAD);
+        let mut writing =
+            Writing { catalogue, map: &map, layout: &layout, definition: &definition, rows: 0 };
+        let written = std::thread::scope(|scope| {
+            scope.spawn(move || csv.send(&sender));
+            let mut told = Instant::now();
+            writing.all(batches, &mut |rows| {
+                if told.elapsed() >= BETWEEN_TELLING {
+                    tell(Progress { rows, bytes: read.bytes(), total_bytes });
+                    told = Instant::now();
+                }
+            })
+        });
+        let rows = writing.rows;
+        written.map_err(|error| match rows {
+            0 => error,
+            rows => Error::Loaded { rows, path, source: Box::new(error) },
+        })?;
+        catalogue.seal_full();
+        tell(Progress { rows, bytes: total_bytes, total_bytes });
+        Ok(rows)
+    }
+}
+
+/// Rows that are being written.
+struct Writing<'a> {
+    catalogue: &'a Catalogue,
+    map: &'a Map,
+    layout: &'a Layout,
+    definition: &'a [u8],
+    /// So many are committed.
+    rows: u64,
+}
+
+impl Writing<'_> {
+    fn all(
+        &mut self,
+        batches: Receiver<Result<RecordBatch>>,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let (mut held, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        for batch in &batches {
+            let batch = batch?;
+            rows += batch.num_rows();
+            bytes += batch.get_array_memory_size();
+            held.push(batch);
+            if rows >= SORTED_ROWS || bytes >= SORTED_BYTES {
+                self.sorted(&held, tell)?;
+                (rows, bytes) = (0, 0);
+                held.clear();
+            }
+        }
+        self.sorted(&held, tell)
+    }
+
+    /// Writes these rows in the order of their keys.
+    fn sorted(&mut self, batches: &[RecordBatch], tell: &mut dyn FnMut(u64)) -> Result<()> {
+        let Some(first) = batches.first() else { return Ok(()) };
+        let rows = concat_batches(&first.schema(), batches).map_err(DataFusionError::from)?;
+        let count = rows.num_rows();
+        let keys = (0..count).map(|row| self.layout.key(&rows, row)).collect::<Result<Vec<_>>>()?;
+        let (keys, rows) = if keys.is_sorted() {
+            (keys, rows)
+        } else {
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            order.sort_unstable_by(|one, other| keys[*one as usize].cmp(&keys[*other as usize]));
+            let sorted = order.iter().map(|row| keys[*row as usize].clone()).collect();
+            let rows = take_record_batch(&rows, &UInt32Array::from(order));
+            (sorted, rows.map_err(DataFusionError::from)?)
+        };
+        if let Some(row) = (1..count).find(|row| keys[*row] == keys[*row - 1]) {
+            return Err(self.key_twice(&rows, row));
+        }
+        let sizes = row_bytes(self.layout, &rows);
+        let mut begin = 0;
+        while begin < count {
+            let (mut end, mut bytes) = (begin, 0);
+            while end < count && end - begin < SEGMENT_ROWS && bytes < SEGMENT_BYTES {
+                bytes += sizes[end];
+                end += 1;
+            }
+            self.part(&rows.slice(begin, end - begin), (&keys[begin], &keys[end - 1]))?;
+            self.rows += (end - begin) as u64;
+            tell(self.rows);
+            begin = end;
+        }
+        Ok(())
+    }
+
+    fn key_twice(&self, rows: &RecordBatch, row: usize) -> Error {
+        let table = self.layout.definition.name.clone();
+        Error::KeyExists { table, key: self.layout.key_text(rows, row) }
+    }
+
+    /// Writes some rows with the keys between these two, all or none.
+    fn part(&self, rows: &RecordBatch, (first, last): (&[u8], &[u8])) -> Result<()> {
+        let mut tried = 0;
+        loop {
+            let written = match self.as_segments(rows, first, last) {
+                Ok(false) => self.as_rows(rows),
+                other => other.map(|_| ()),
+            };
+            match written {
+                Err(Error::Conflict(_)) if tried < TRIES => {
+                    std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
+                    tried += 1;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Writes them as segments, if that is the table's layout and there are none between them; whether it did.
+    fn as_segments(&self, rows: &RecordBatch, first: &[u8], last: &[u8]) -> Result<bool> {
+        if !self.layout.definition.is_columns() {
+            return Ok(false);
+        }
+        let mut transaction = self.catalogue.db.begin();
+        // That there are none is certified, and who inserts one certifies the count of loads.
+        transaction.certify_reads();
+        let name = self.layout.definition.name.as_bytes();
+        transaction.compare(&self.catalogue.definitions, name, Some(self.definition))?;
+        if !is_free(&Within::new(&mut transaction, self.map), self.layout, first, last)? {
+            return Ok(false);
+        }
+        write_segments(&mut transaction, self.map, self.layout, rows)?;
+        let loads = transaction.get(self.map, LOADS)?.and_then(|bytes| bytes.try_into().ok());
+        let loads = loads.map_or(0, u64::from_le_bytes) + 1;
+        transaction.put(self.map, LOADS, &loads.to_le_bytes())?;
+        transaction.commit().map_err(Error::of_commit)?;
+        Ok(true)
+    }
+
+    fn as_rows(&self, rows: &RecordBatch) -> Result<()> {
+        let mut transaction = self.catalogue.db.begin();
+        let definitions = &self.catalogue.definitions;
+        let place = (self.map, self.layout);
+        let mut writer = Writer::begin(&mut transaction, definitions, place, self.definition)?;
+        (0..rows.num_rows()).try_for_each(|row| writer.write(Change::Insert, rows, row))?;
+        transaction.commit().map_err(Error::of_commit)?;
+        self.catalogue.wrote(&self.layout.definition, rows.num_rows() as u64);
+        if self.layout.definition.is_columns() {
+            self.catalogue.seal_full();
+        }
+        Ok(())
+    }
+}

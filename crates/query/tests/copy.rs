@@ -1,0 +1,132 @@
+//! COPY FROM: files of values become rows, or the error says which line is none.
+
+use crate::common::{TestSql, asked, refused, run};
+use std::fmt::Write as _;
+
+fn file(test: &TestSql, name: &str, text: &str) -> String {
+    let path = test.dir.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn what_was_copied_to_a_file_comes_back_from_it() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let columns = "k INT, n BIGINT, s SMALLINT, b BOOLEAN, r REAL, f DOUBLE, d DECIMAL(12,3), t TEXT, x BYTEA, \
+                   y DATE, z TIMESTAMP, PRIMARY KEY (k, n)";
+    run(&mut session, &format!("CREATE TABLE a ({columns}); CREATE TABLE b ({columns})"));
+    run(&mut session, &format!("CREATE TABLE c ({columns}) WITH (layout = columns)"));
+    run(
+        &mut session,
+        "INSERT INTO a VALUES (1, 2, -3, true, 0.5, 1e300, 12.345, 'a, \"b\"', X'00ff', '2026-11-28', \
+         '2026-11-28T10:00:00.123456789'), (-1, 7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+    );
+    let path = test.dir.path().join("a.csv").display().to_string();
+    run(&mut session, &format!("COPY a TO '{path}'"));
+    for table in ["b", "c"] {
+        run(&mut session, &format!("COPY {table} FROM '{path}'"));
+        let same = format!("SELECT count(*) FROM (SELECT * FROM a EXCEPT SELECT * FROM {table})");
+        assert_eq!(asked(&mut session, &same), ["0"]);
+        assert_eq!(asked(&mut session, &format!("SELECT count(*) FROM {table}")), ["2"]);
+    }
+}
+
+#[test]
+fn columns_are_named_by_the_first_line_the_statement_or_their_order() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, v TEXT, w TEXT NOT NULL)");
+    let named = file(&test, "named.csv", "w,K\nx,1\n,2\n");
+    run(&mut session, &format!("COPY t FROM '{named}'"));
+    let bare = file(&test, "bare.csv", "3;'a;b';\n");
+    run(
+        &mut session,
+        &format!("COPY t FROM '{bare}' WITH (HEADER false, DELIMITER ';', QUOTE '''')"),
+    );
+    let listed = file(&test, "listed.tsv", "one\ttwo\nz\t4\n");
+    run(&mut session, &format!("COPY t (w, k) FROM '{listed}'"));
+    assert_eq!(
+        asked(&mut session, "SELECT k, v, w FROM t ORDER BY k"),
+        ["1,,x", "2,,", "3,a;b,", "4,,z"]
+    );
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_an_error_that_names_it() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, v TEXT)");
+    for (name, text, says) in [
+        ("a.csv", "k,v\n1,a\nx,b\n", "line 3"),
+        ("b.csv", "k,v\n1,a\n2\n", "line 3"),
+        ("c.csv", "k,colour\n1,a\n", "no column `colour`, it has k, v"),
+        ("d.csv", "v\na\n", "column `k` may not be NULL"),
+        ("e.csv", "k,k\n1,1\n", "column `k` is there twice"),
+        ("f.csv", "k,v\n1,a\n1,b\n", "primary key (1)"),
+        ("g.csv", "k,v\n,a\n", "`k` of table `t` may not be NULL"),
+        ("h.csv", "\u{0}\u{1}PAR1", "no column"),
+    ] {
+        let path = file(&test, name, text);
+        let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+        assert!(error.contains(says), "{name}: {error}");
+    }
+    std::fs::write(test.dir.path().join("i.csv"), b"k,v\n1,\xff\xfe\n").expect("a file");
+    let path = test.dir.path().join("i.csv").display().to_string();
+    let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+    assert!(error.contains("i.csv"), "{error}");
+    assert!(refused(&mut session, "COPY t FROM '/none/of/this.csv'").contains("/none/of/this.csv"));
+    assert!(refused(&mut session, "COPY t FROM STDIN").contains("not supported"));
+    assert!(refused(&mut session, "COPY t FROM 'a' WITH (FORMAT parquet)").contains("FORMAT csv"));
+    assert!(refused(&mut session, "COPY s FROM 'a'").contains("no table `s`"));
+    assert!(refused(&mut session, "BEGIN; COPY t FROM 'a'").contains("within a transaction"));
+    run(&mut session, "ROLLBACK");
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["0"]);
+}
+
+/// Files in the key's order become segments at once, others by and by; what was there before stays.
+#[test]
+fn files_in_any_order_become_tables_of_either_layout() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let (mut ordered, mut mixed) = (String::from("k,v\n"), String::from("k,v\n"));
+    let rows = 50_000;
+    for row in 0..rows {
+        writeln!(ordered, "{},text {}", 2 * row, row % 9).expect("text");
+        let other = row * 7_919 % rows;
+        writeln!(mixed, "{},other {}", 2 * other + 1, other % 9).expect("text");
+    }
+    let (ordered, mixed) = (file(&test, "o.csv", &ordered), file(&test, "m.csv", &mixed));
+    for layout in ["rows", "columns"] {
+        let table = "DROP TABLE IF EXISTS t; CREATE TABLE t (k INT PRIMARY KEY, v TEXT)";
+        run(&mut session, &format!("{table} WITH (layout = {layout})"));
+        run(&mut session, &format!("COPY t FROM '{ordered}'; COPY t FROM '{mixed}'"));
+        let error = refused(&mut session, &format!("COPY t FROM '{ordered}'"));
+        assert!(error.contains("primary key (0)"), "{error}");
+        let counts = "SELECT count(*), min(k), max(k), sum(k), count(DISTINCT v) FROM t";
+        assert_eq!(asked(&mut session, counts), ["100000,0,99999,4999950000,18"], "{layout}");
+        let parts = "SELECT k, v FROM t WHERE k BETWEEN 49999 AND 50001 ORDER BY k";
+        let found = asked(&mut session, parts);
+        assert_eq!(found, ["49999,other 6", "50000,text 7", "50001,other 7"]);
+    }
+}
+
+#[test]
+fn rows_before_a_wrong_one_stay_and_are_counted() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, v TEXT)");
+    let mut text = String::from("k,v\n");
+    (0..200_000).for_each(|row| writeln!(text, "{row},a").expect("text"));
+    text.push_str("oops,b\n");
+    let path = file(&test, "t.csv", &text);
+    let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+    let found = asked(&mut session, "SELECT count(*), max(k) FROM t").remove(0);
+    let (count, _) = found.split_once(',').expect("two");
+    assert!(
+        error.contains("line 200002") && error.contains(&format!("first {count} rows")),
+        "{error}"
+    );
+    let count = count.parse::<u64>().expect("a number");
+    assert!(count > 0 && found == format!("{count},{}", count - 1), "{found}");
+}
