@@ -1,7 +1,7 @@
 //! INSERT, REPLACE, UPDATE and DELETE: rows that are written in a transaction.
 
 use crate::catalogue::{Catalogue, Table};
-use crate::columns::{Finder, LOADS};
+use crate::columns::{Finder, LOADS, is_free};
 use crate::error::{Error, Result};
 use crate::row::{DELETED, Layout};
 use crate::rows::Rows;
@@ -141,22 +141,43 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// [`Error::KeyExists`], [`Error::Null`], and those of the database.
     pub fn write(&mut self, what: Change, batch: &RecordBatch, row: usize) -> Result<()> {
-        let key = self.layout.key(batch, row)?;
+        self.write_at(&self.layout.key(batch, row)?, what, batch, row)
+    }
+
+    /// The same of a row whose key is known.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_at(
+        &mut self,
+        key: &[u8],
+        what: Change,
+        batch: &RecordBatch,
+        row: usize,
+    ) -> Result<()> {
         match what {
-            Change::Delete if self.in_segment(&key)? => {
-                return Ok(self.transaction.put(self.map, &key, DELETED)?);
+            Change::Delete if self.in_segment(key)? => {
+                return Ok(self.transaction.put(self.map, key, DELETED)?);
             }
             Change::Delete => {
-                self.transaction.delete(self.map, &key)?;
+                self.transaction.delete(self.map, key)?;
                 return Ok(());
             }
-            Change::Insert if self.is_there(&key)? => {
+            Change::Insert if self.is_there(key)? => {
                 let table = self.layout.definition.name.clone();
                 return Err(Error::KeyExists { table, key: self.layout.key_text(batch, row) });
             }
             Change::Insert | Change::Replace => {}
         }
-        Ok(self.transaction.put(self.map, &key, &self.layout.value(batch, row)?)?)
+        Ok(self.transaction.put(self.map, key, &self.layout.value(batch, row)?)?)
+    }
+
+    /// Whether there is no row between these keys, nor a mark of one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn is_free(&mut self, ends: (&[u8], &[u8])) -> Result<bool> {
+        is_free(&Within::new(self.transaction, self.map), self.layout, ends)
     }
 
     fn is_there(&mut self, key: &[u8]) -> Result<bool> {

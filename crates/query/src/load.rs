@@ -25,6 +25,8 @@ use terrace::Map;
 /// Rows that are brought into the order of their keys together.
 const SORTED_ROWS: usize = 16 * SEGMENT_ROWS;
 const SORTED_BYTES: usize = 32 << 20;
+/// Rows of a table of rows that are committed together: more cost more each.
+const ROWS_TOGETHER: usize = 1024;
 /// Batches that are parsed before they are written.
 const AHEAD: usize = 8;
 /// How often a part that others came before is written again.
@@ -116,6 +118,12 @@ impl Load {
     }
 }
 
+/// The first and the last one.
+fn ends(keys: &[Vec<u8>]) -> (&[u8], &[u8]) {
+    let (first, last) = (keys.first(), keys.last());
+    first.zip(last).map_or((&[], &[]), |(first, last)| (first, last))
+}
+
 /// Rows that are being written.
 struct Writing<'a> {
     catalogue: &'a Catalogue,
@@ -166,14 +174,16 @@ impl Writing<'_> {
             return Err(self.key_twice(&rows, row));
         }
         let sizes = row_bytes(self.layout, &rows);
+        let is_columns = self.layout.definition.is_columns();
+        let rows_together = if is_columns { SEGMENT_ROWS } else { ROWS_TOGETHER };
         let mut begin = 0;
         while begin < count {
             let (mut end, mut bytes) = (begin, 0);
-            while end < count && end - begin < SEGMENT_ROWS && bytes < SEGMENT_BYTES {
+            while end < count && end - begin < rows_together && bytes < SEGMENT_BYTES {
                 bytes += sizes[end];
                 end += 1;
             }
-            self.part(&rows.slice(begin, end - begin), (&keys[begin], &keys[end - 1]))?;
+            self.part(&rows.slice(begin, end - begin), &keys[begin..end])?;
             self.rows += (end - begin) as u64;
             tell(self.rows);
             begin = end;
@@ -186,12 +196,12 @@ impl Writing<'_> {
         Error::KeyExists { table, key: self.layout.key_text(rows, row) }
     }
 
-    /// Writes some rows with the keys between these two, all or none.
-    fn part(&self, rows: &RecordBatch, (first, last): (&[u8], &[u8])) -> Result<()> {
+    /// Writes some rows with their keys, all or none.
+    fn part(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<()> {
         let mut tried = 0;
         loop {
-            let written = match self.as_segments(rows, first, last) {
-                Ok(false) => self.as_rows(rows),
+            let written = match self.as_segments(rows, keys) {
+                Ok(false) => self.as_rows(rows, keys),
                 other => other.map(|_| ()),
             };
             match written {
@@ -205,7 +215,7 @@ impl Writing<'_> {
     }
 
     /// Writes them as segments, if that is the table's layout and there are none between them; whether it did.
-    fn as_segments(&self, rows: &RecordBatch, first: &[u8], last: &[u8]) -> Result<bool> {
+    fn as_segments(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<bool> {
         if !self.layout.definition.is_columns() {
             return Ok(false);
         }
@@ -214,7 +224,7 @@ impl Writing<'_> {
         transaction.certify_reads();
         let name = self.layout.definition.name.as_bytes();
         transaction.compare(&self.catalogue.definitions, name, Some(self.definition))?;
-        if !is_free(&Within::new(&mut transaction, self.map), self.layout, first, last)? {
+        if !is_free(&Within::new(&mut transaction, self.map), self.layout, ends(keys))? {
             return Ok(false);
         }
         write_segments(&mut transaction, self.map, self.layout, rows)?;
@@ -225,12 +235,16 @@ impl Writing<'_> {
         Ok(true)
     }
 
-    fn as_rows(&self, rows: &RecordBatch) -> Result<()> {
+    fn as_rows(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<()> {
         let mut transaction = self.catalogue.db.begin();
         let definitions = &self.catalogue.definitions;
         let place = (self.map, self.layout);
         let mut writer = Writer::begin(&mut transaction, definitions, place, self.definition)?;
-        (0..rows.num_rows()).try_for_each(|row| writer.write(Change::Insert, rows, row))?;
+        // Mostly there is nothing between them, and each need not be looked for.
+        let what = if writer.is_free(ends(keys))? { Change::Replace } else { Change::Insert };
+        for (row, key) in keys.iter().enumerate() {
+            writer.write_at(key, what, rows, row)?;
+        }
         transaction.commit().map_err(Error::of_commit)?;
         self.catalogue.wrote(&self.layout.definition, rows.num_rows() as u64);
         if self.layout.definition.is_columns() {

@@ -60,7 +60,7 @@ fn tables_of_columns_answer_as_tables_of_rows_do() {
     run(&mut test.sql.session(), "OPTIMIZE TABLE c");
     agree(&test);
     let plan = asked(&mut test.sql.session(), "EXPLAIN SELECT sum(d) FROM c").join("\n");
-    assert!(plan.contains("segments=5 of 5"), "{plan}");
+    assert!(plan.contains("segments=6 of 6"), "{plan}");
     // Nothing is left as rows: their places are empty.
     let map = test.db.map("sql.c").expect("its map");
     let mut rows = 0;

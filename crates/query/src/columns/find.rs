@@ -15,8 +15,7 @@ use std::ops::Bound;
 pub(crate) fn is_free(
     source: &impl Reads,
     layout: &Layout,
-    first: &[u8],
-    last: &[u8],
+    (first, last): (&[u8], &[u8]),
 ) -> Result<bool> {
     let mut is_free = true;
     source.visit(Bound::Included(first), Bound::Included(last), &mut |_, _| {
