@@ -329,6 +329,7 @@ impl TableProvider for Table {
             projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
         let source = self.view.source(&self.map)?;
+        let partitions = session.config().target_partitions();
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
         let (span, key) = match &self.scanned {
             Scanned::Rows(layout) => {
@@ -345,9 +346,9 @@ impl TableProvider for Table {
                 let (condition, schema) = (condition.transpose()?, &self.schema);
                 Units::of_columns(&source, layout, &span, schema, condition)?
             }
-            _ => Units::of_rows(&span, Vec::new()),
+            _ => Units::of_rows(&self.map, &span, partitions),
         };
-        let (columns, partitions) = ((columns, schema), session.config().target_partitions());
+        let columns = (columns, schema);
         let (scanned, order) = (self.scanned.clone(), (key, partitions));
         Ok(Arc::new(Scan::new(scanned, source, (span, units), columns, order)))
     }

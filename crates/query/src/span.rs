@@ -4,7 +4,7 @@ use crate::row::ROWS;
 use crate::schema::{ColumnType, Definition};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::scalar::ScalarValue;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use terrace::Key;
 
 /// A part of a map, between two keys.
@@ -85,6 +85,17 @@ impl Span {
     /// Whether it is a key and no more.
     pub fn is_one_row(&self) -> bool {
         matches!((&self.from, &self.to), (Bound::Included(from), Bound::Included(to)) if from == to)
+    }
+
+    /// Whether there may be keys outside of it.
+    pub fn is_bounded(&self) -> bool {
+        self.equal > 0 || self.bounded
+    }
+
+    /// Whether a key is in it.
+    pub fn has(&self, key: &[u8]) -> bool {
+        let span = (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
+        RangeBounds::<[u8]>::contains(&span, key)
     }
 
     /// Whether there can be nothing in it.

@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use std::ops::Bound;
 use std::sync::Arc;
+use terrace::Map;
 
 /// A part of a table between two keys.
 #[derive(Clone, Debug)]
@@ -29,12 +30,42 @@ pub(crate) struct Units {
     pub pruned: usize,
 }
 
+/// Fewer items are not divided.
+const DIVIDED: u64 = 16_384;
+/// Keys that are drawn to see whether a part is large, and to divide it; parts for each that reads.
+const FEW_DRAWN: usize = 32;
+const DRAWN: usize = 256;
+const PARTS: usize = 8;
+
+/// Keys between which there are about as many of these, with about how many items of the map are in the span.
+fn between(map: &Map, span: &Span, readers: usize) -> (Vec<Vec<u8>>, Option<usize>) {
+    let len = map.len();
+    if len < DIVIDED || span.is_one_row() {
+        return (Vec::new(), (!span.is_bounded()).then_some(len as usize));
+    }
+    let drawn = |count| {
+        let mut keys = map.sample_keys(count);
+        let all = keys.len().max(1);
+        keys.retain(|key| span.has(key));
+        let rows = len as usize * keys.len() / all;
+        (keys, rows)
+    };
+    let (few, rows) = drawn(FEW_DRAWN);
+    if few.len() < 2 {
+        return (Vec::new(), Some(rows));
+    }
+    let (keys, rows) = drawn(DRAWN);
+    let each = keys.len().div_ceil(PARTS * readers).max(1);
+    (keys.into_iter().skip(each).step_by(each).collect(), Some(rows))
+}
+
 impl Units {
-    /// Those of a table of rows or a map, between these keys, which are in their order.
-    pub fn of_rows(span: &Span, between: Vec<Vec<u8>>) -> Units {
+    /// Those of a table of rows or a map, for so many that read side by side.
+    pub fn of_rows(map: &Map, span: &Span, readers: usize) -> Units {
         if span.is_empty() {
             return Units { rows: Some(0), ..Units::default() };
         }
+        let (between, rows) = between(map, span, readers);
         let mut from = span.from.clone();
         let mut units: Vec<Unit> = Vec::with_capacity(between.len() + 1);
         for key in between {
@@ -46,7 +77,7 @@ impl Units {
             });
         }
         units.push(Unit { from, to: span.to.clone(), segment: None });
-        let rows = span.is_one_row().then_some(1);
+        let rows = if span.is_one_row() { Some(1) } else { rows };
         Units { units, rows, pruned: 0 }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
-use crate::index::{KeyIndex, Unordered};
+use crate::index::{KeyIndex, Position, Unordered};
+use crate::map::Map;
 use crate::pressure::Wait;
 use crate::read::LOOKS;
 use crossbeam_epoch::Guard;
@@ -142,6 +143,38 @@ impl From<std::ops::RangeFull> for Range<'static> {
 impl<'a, K: AsRef<[u8]> + ?Sized> From<(Bound<&'a K>, Bound<&'a K>)> for Range<'a> {
     fn from((from, to): (Bound<&'a K>, Bound<&'a K>)) -> Range<'a> {
         Range::between(from, to)
+    }
+}
+
+impl<M: Memory, I: Memory> Map<M, I> {
+    /// Some keys of an ordered map, drawn at random, in their order: what divides it into parts of about one size, or
+    /// tells about how much of it a range is. `count` of them, or fewer: a key that is drawn twice is there once, and
+    /// an empty part of the index has none. Each costs a way down the index. Of a hash map there are none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// for number in 0..10_000u32 {
+    ///     map.put(&number.to_be_bytes(), b"")?;
+    /// }
+    /// let keys = map.sample_keys(64);
+    /// assert!(keys.len() > 32 && keys.is_sorted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sample_keys(&self, count: usize) -> Vec<Vec<u8>> {
+        let mut drawn = Vec::with_capacity(count);
+        for number in 1..=count as u64 {
+            // Fibonacci hashing: neighbours are far from each other.
+            let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            if let Position::At(key) = self.inner.engine.position_near(random ^ random >> 32) {
+                drawn.push(key.into_vec());
+            }
+        }
+        drawn.sort_unstable();
+        drawn.dedup();
+        drawn
     }
 }
 
