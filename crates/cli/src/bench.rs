@@ -4,6 +4,8 @@ mod load;
 mod peers;
 mod server;
 mod servers;
+#[cfg(feature = "sql")]
+mod tpch;
 mod ycsb;
 
 use crate::output::{Failure, Outcome};
@@ -22,6 +24,12 @@ pub enum Command {
     /// Terrace, redis-server and memcached with the same client, in one run
     #[command(after_help = "Example: terrace bench server --seconds 2 --runs 3 --json")]
     Server(server::Arguments),
+    /// The queries of TPC-H on tables of rows and of columns
+    #[cfg(feature = "sql")]
+    #[command(after_help = "Examples:\n  \
+                      terrace bench tpch --scale 0.1\n  \
+                      terrace bench tpch --layout columns --query 1 --query 6 --runs 5 --json")]
+    Tpch(tpch::Arguments),
 }
 
 /// Seconds to measure for: with none there is nothing to report.
@@ -48,5 +56,7 @@ pub fn main(command: Command) -> Outcome {
         Command::Ycsb(a) => ycsb::main(&a),
         Command::Peers(a) => peers::main(&a),
         Command::Server(a) => server::main(&a),
+        #[cfg(feature = "sql")]
+        Command::Tpch(a) => tpch::main(&a),
     }
 }

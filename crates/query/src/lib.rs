@@ -29,7 +29,7 @@ mod view;
 
 pub use error::{Error, Result};
 pub use load::Progress;
-pub use output::{Format, write_rows};
+pub use output::{Format, cell, write_rows};
 pub use rows::Rows;
 pub use schema::{Column, ColumnType, TableLayout};
 pub use session::{Answer, SqlSession};

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::csv::WriterBuilder;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use std::io::Write;
 
@@ -89,4 +91,15 @@ fn written(error: ArrowError) -> Error {
         ArrowError::IoError(_, source) => failed(source),
         other => Error::Statement(other.to_string()),
     }
+}
+
+/// A value as text: row `row` of a column of rows. NULL is empty.
+///
+/// ```
+/// use terrace_query::arrow::array::{ArrayRef, Int32Array};
+/// let column: ArrayRef = std::sync::Arc::new(Int32Array::from(vec![Some(7), None]));
+/// assert_eq!((terrace_query::cell(&column, 0), terrace_query::cell(&column, 1)), ("7".into(), "".into()));
+/// ```
+pub fn cell(column: &ArrayRef, row: usize) -> String {
+    array_value_to_string(column, row).unwrap_or_default()
 }

@@ -62,11 +62,12 @@ fn tables_of_columns_answer_as_tables_of_rows_do() {
     let plan = asked(&mut test.sql.session(), "EXPLAIN SELECT sum(d) FROM c").join("\n");
     assert!(plan.contains("segments=6 of 6"), "{plan}");
     // Nothing is left as rows: their places are empty.
-    let map = test.db.map("sql.c").expect("its map");
     let mut rows = 0;
     let range = terrace::Range::from(&[1u8][..]..&[2u8][..]);
+    let map = test.db.map("sql.c").expect("its map");
     map.range(range, usize::MAX, |_, _| rows += 1).expect("a range");
     assert_eq!(rows, 0);
+    drop(map);
     let inserted = refused(&mut test.sql.session(), "INSERT INTO c VALUES (3, 0, 'x', 0, 0)");
     assert!(inserted.contains("primary key (3)"), "{inserted}");
     run(

@@ -10,6 +10,7 @@
 //!   [`linearizability::durable`] one with crashes, of any object.
 //! - [`isolation`] decides the same of transactions: snapshot isolation, or serializability.
 //! - [`crash`] remembers what was acknowledged before a kill and checks what recovery brought back.
+//! - `tpch` writes the tables of TPC-H and has its queries and answers (feature `tpch`).
 //! - [`window`] measures how old an acknowledged operation was that a power cut took.
 //! - [`system`] reads what the operating system says of this process: memory, I/O, processors.
 //! - [`random`] is the one source of randomness: seeded, so that every run can be repeated.
@@ -26,6 +27,8 @@ pub mod isolation;
 pub mod linearizability;
 pub mod random;
 pub mod system;
+#[cfg(feature = "tpch")]
+pub mod tpch;
 pub mod window;
 pub mod ycsb;
 
