@@ -1,6 +1,6 @@
 //! The batches of a scan: its parts one after the other.
 
-use crate::columns::Opened;
+use crate::columns::{Condition, Opened, Segment, read_selected};
 use crate::error::Result;
 use crate::row::{DELETED, Layout, RowBuilder};
 use crate::units::Unit;
@@ -98,7 +98,10 @@ pub(crate) struct Batches {
     pub source: Arc<Source>,
     pub builder: Gathered,
     pub layout: Option<Arc<Layout>>,
+    /// The columns that are read, of which the first so many are wanted.
     pub columns: Vec<usize>,
+    pub wanted: usize,
+    pub condition: Condition,
     pub units: std::vec::IntoIter<Unit>,
     pub counts: Counts,
     at: Option<Part>,
@@ -110,6 +113,8 @@ struct Part {
     /// Where to go on.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
+    segment: Option<Arc<Segment>>,
+    /// It, where there are rows over it or it is not wanted as a whole.
     opened: Option<Opened>,
 }
 
@@ -117,30 +122,37 @@ impl Batches {
     pub fn new(
         (source, builder): (Arc<Source>, Gathered),
         layout: Option<Arc<Layout>>,
-        columns: Vec<usize>,
+        (columns, wanted, condition): (Vec<usize>, usize, Condition),
         units: Vec<Unit>,
         counts: Counts,
     ) -> Batches {
-        let units = units.into_iter();
-        Batches { source, builder, layout, columns, units, counts, at: None, has_failed: false }
+        let (units, at, has_failed) = (units.into_iter(), None, false);
+        Batches {
+            source,
+            builder,
+            layout,
+            columns,
+            wanted,
+            condition,
+            units,
+            counts,
+            at,
+            has_failed,
+        }
     }
 
-    fn open(&self, unit: Unit) -> Result<Part> {
-        let Unit { from, to, segment } = unit;
-        let opened = match (&segment, &self.layout) {
-            (Some(segment), Some(layout)) => {
-                let source = &*self.source;
-                let mut opened = Opened::read(source, layout, segment, &self.columns)?;
-                opened.begin_at(source, layout, &from)?;
-                let bytes =
-                    self.columns.iter().map(|column| segment.columns[*column].bytes as usize);
-                self.counts.bytes.add(bytes.sum());
-                self.counts.segments.add(1);
-                Some(opened)
-            }
-            _ => None,
-        };
-        Ok(Part { from, to, opened })
+    fn open(
+        &self,
+        segment: &Arc<Segment>,
+        layout: &Layout,
+        from: &Bound<Vec<u8>>,
+    ) -> Result<Opened> {
+        let source = &*self.source;
+        let mut opened = Opened::read(source, layout, segment, &self.columns)?;
+        opened.begin_at(source, layout, from)?;
+        let bytes = self.columns.iter().map(|column| segment.columns[*column].bytes as usize);
+        self.counts.bytes.add(bytes.sum());
+        Ok(opened)
     }
 
     /// The next rows; none if there are no more.
@@ -149,7 +161,7 @@ impl Batches {
             let mut part = match self.at.take() {
                 Some(part) => part,
                 None => match self.units.next() {
-                    Some(unit) => self.open(unit)?,
+                    Some(Unit { from, to, segment }) => Part { from, to, segment, opened: None },
                     None => return Ok(None),
                 },
             };
@@ -166,7 +178,8 @@ impl Batches {
     /// Rows from where the part is; whether there are no more in it.
     fn page(&mut self, part: &mut Part) -> Result<(RecordBatch, bool)> {
         let builder = &mut self.builder;
-        let is_over_segment = part.opened.is_some();
+        let is_over_segment = part.segment.is_some();
+        let begin = part.from.clone();
         let has_marks = self.layout.as_ref().is_some_and(|layout| layout.definition.is_columns());
         let (mut pushed, mut last, mut keys) = (Ok(()), None, Vec::new());
         let (from, to) =
@@ -192,14 +205,26 @@ impl Batches {
         }
         self.counts.bytes.add(builder.size().1);
         let rows = builder.finish()?;
-        let batch = match (&mut part.opened, &self.layout) {
-            (Some(opened), Some(layout)) => {
-                let to = is_over.then_some(&part.to);
-                opened.with_rows((&*self.source, layout), &keys, &rows, to)?
-            }
-            _ => rows,
+        let wanted = self.wanted;
+        let (Some(segment), Some(layout)) = (&part.segment, &self.layout) else {
+            return Ok((self.condition.filter(rows, wanted)?, is_over));
         };
-        Ok((batch, is_over))
+        if part.opened.is_none() {
+            self.counts.segments.add(1);
+            if is_over && keys.is_empty() && segment.is_within(&begin, &part.to) {
+                let (source, mut bytes) = (&*self.source, 0);
+                let columns = (&self.columns[..], &rows.schema(), wanted);
+                let place = (source, &**layout);
+                let rows = read_selected(place, segment, columns, &self.condition, &mut bytes)?;
+                self.counts.bytes.add(bytes);
+                return Ok((rows, true));
+            }
+            part.opened = Some(self.open(segment, layout, &begin)?);
+        }
+        let opened = part.opened.as_mut().expect("invariant: opened above");
+        let to = is_over.then_some(&part.to);
+        let rows = opened.with_rows((&*self.source, layout), &keys, &rows, to)?;
+        Ok((self.condition.filter(rows, wanted)?, is_over))
     }
 }
 

@@ -4,7 +4,7 @@
 //! a map was left by a table that was dropped is cleared before there is another of its name. A transaction that writes
 //! to a table certifies its definition: if the table is dropped meanwhile, the transaction is refused.
 
-use crate::columns::{SEAL_ROWS, Sealed, seal};
+use crate::columns::{Condition, SEAL_ROWS, Sealed, can_ask, schema_of_rows, seal};
 use crate::error::{Error, Result};
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
@@ -14,14 +14,14 @@ use crate::units::Units;
 use crate::view::View;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
-use datafusion::common::{Constraint, Constraints, ToDFSchema};
+use datafusion::common::{Constraint, Constraints};
 use datafusion::datasource::TableType;
 use datafusion::error::Result as EngineResult;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -289,6 +289,10 @@ impl Table {
         }
     }
 
+    fn is_columns(&self) -> bool {
+        self.layout().is_some_and(|layout| layout.definition.is_columns())
+    }
+
     /// How its rows lie; none for a map.
     pub fn layout(&self) -> Option<&Arc<Layout>> {
         match &self.scanned {
@@ -325,9 +329,20 @@ impl TableProvider for Table {
         filters: &[Expr],
         _: Option<usize>,
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
-        let columns =
+        let mut columns =
             projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
+        if self.is_columns() {
+            // What conditions ask for is read too.
+            let asked = filters.iter().flat_map(Expr::column_refs);
+            let asked: BTreeSet<usize> =
+                asked.filter_map(|column| self.schema.index_of(&column.name).ok()).collect();
+            columns.extend(
+                asked.into_iter().filter(|column| !columns.contains(column)).collect::<Vec<_>>(),
+            );
+        }
+        let (read, mut condition) =
+            (Arc::new(self.schema.project(&columns)?), Condition::default());
         let source = self.view.source(&self.map)?;
         let partitions = session.config().target_partitions();
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
@@ -339,18 +354,20 @@ impl TableProvider for Table {
         };
         let units = match &self.scanned {
             Scanned::Rows(layout) if layout.definition.is_columns() => {
-                let condition = conjunction(filters.iter().cloned());
-                let of = self.schema.as_ref().clone().to_dfschema()?;
-                let condition =
-                    condition.map(|condition| session.create_physical_expr(condition, &of));
-                let (condition, schema) = (condition.transpose()?, &self.schema);
-                Units::of_columns(&source, layout, &span, schema, condition)?
+                let of = schema_of_rows(&self.schema)?;
+                let whole = conjunction(filters.iter().cloned());
+                let whole = whole.map(|whole| session.create_physical_expr(whole, &of));
+                let of = schema_of_rows(&read)?;
+                let planned = |filter| session.create_physical_expr(filter, &of);
+                condition = Condition::of(&layout.definition, filters, planned)?;
+                let (asked, schema) = ((whole.transpose()?, &condition), &self.schema);
+                Units::of_columns(&source, layout, &span, schema, asked)?
             }
             _ => Units::of_rows(&self.map, &span, partitions),
         };
-        let columns = (columns, schema);
+        let columns = (columns, read, schema);
         let (scanned, order) = (self.scanned.clone(), (key, partitions));
-        Ok(Arc::new(Scan::new(scanned, source, (span, units), columns, order)))
+        Ok(Arc::new(Scan::new(scanned, source, (span, units), columns, condition, order)))
     }
 
     fn supports_filters_pushdown(
@@ -359,8 +376,8 @@ impl TableProvider for Table {
     ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         let narrows = |filter: &&Expr| match &self.scanned {
             // What is read may be more than the filter lets through: it is asked again.
-            Scanned::Rows(layout) if layout.definition.is_columns() => {
-                TableProviderFilterPushDown::Inexact
+            Scanned::Rows(layout) if layout.definition.is_columns() && can_ask(filter) => {
+                TableProviderFilterPushDown::Exact
             }
             Scanned::Rows(layout) if Span::narrows(&layout.definition, filter) => {
                 TableProviderFilterPushDown::Inexact

@@ -1,6 +1,7 @@
 //! The scan of a table: from keys and values of a map to columns, batch by batch.
 
 use crate::batches::{Batches, Counts, Gathered, ItemBuilder};
+use crate::columns::Condition;
 use crate::row::{Layout, RowBuilder};
 use crate::span::Span;
 use crate::units::Units;
@@ -52,24 +53,30 @@ pub(crate) struct Scan {
     source: Arc<Source>,
     span: Span,
     units: Units,
+    /// The columns that are read; the first ones, whose schema this is, are wanted.
     columns: Vec<usize>,
+    read: SchemaRef,
     schema: SchemaRef,
+    condition: Condition,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl Scan {
-    /// Of these columns, whose schema this is; `key` are columns that rows are in the order of.
+    /// Of these columns, which have the first schema, and of which those of the second one, the first ones, are wanted;
+    /// `key` are columns that rows are in the order of.
     pub fn new(
         scanned: Scanned,
         source: Source,
         (span, units): (Span, Units),
-        (columns, schema): (Vec<usize>, SchemaRef),
+        (columns, read, schema): (Vec<usize>, SchemaRef, SchemaRef),
+        condition: Condition,
         (key, partitions): (&[usize], usize),
     ) -> Scan {
         // Each reads every n-th part, so its rows are in order too.
         let partitions = partitions.min(units.units.len()).max(1);
-        let place = |column: &usize| columns.iter().position(|wanted| wanted == column);
+        let wanted = &columns[..schema.fields().len()];
+        let place = |column: &usize| wanted.iter().position(|wanted| wanted == column);
         // As many of the key's columns, from the first on, as are read.
         let ordered = key.iter().map_while(place);
         let sort = |at: usize| {
@@ -85,7 +92,7 @@ impl Scan {
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
         let metrics = ExecutionPlanMetricsSet::new();
         let source = Arc::new(source);
-        Scan { scanned, source, span, units, columns, schema, properties, metrics }
+        Scan { scanned, source, span, units, columns, read, schema, condition, properties, metrics }
     }
 }
 
@@ -106,6 +113,9 @@ impl DisplayAs for Scan {
                 let (read, pruned) =
                     (self.units.units.iter().filter(has).count(), self.units.pruned);
                 write!(f, ", segments={read} of {}", read + pruned)?;
+                if let Some(condition) = &self.condition.whole {
+                    write!(f, ", where {condition}")?;
+                }
             }
             let key = &layout.definition.key;
             let named = |number: usize| layout.definition.columns[key[number]].name.as_str();
@@ -171,12 +181,12 @@ impl ExecutionPlan for Scan {
     ) -> EngineResult<SendableRecordBatchStream> {
         let (builder, layout) = match &self.scanned {
             Scanned::Rows(layout) => {
-                let schema = Arc::clone(&self.schema);
+                let schema = Arc::clone(&self.read);
                 let rows = RowBuilder::new(Arc::clone(layout), &self.columns, schema);
                 (Gathered::Rows(Box::new(rows)), Some(Arc::clone(layout)))
             }
             Scanned::Items(_) => {
-                let items = ItemBuilder::new(&self.columns, Arc::clone(&self.schema));
+                let items = ItemBuilder::new(&self.columns, Arc::clone(&self.read));
                 (Gathered::Items(items), None)
             }
         };
@@ -190,7 +200,9 @@ impl ExecutionPlan for Scan {
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
         let source = (Arc::clone(&self.source), builder);
-        let batches = Batches::new(source, layout, self.columns.clone(), units, counts);
+        let condition = self.condition.clone();
+        let columns = (self.columns.clone(), self.schema.fields().len(), condition);
+        let batches = Batches::new(source, layout, columns, units, counts);
         let stream = futures::stream::iter(batches.map(|batch| Ok(batch?)));
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.schema),

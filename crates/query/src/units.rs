@@ -1,6 +1,6 @@
 //! What a scan reads, in parts that follow each other: a segment with the rows that came since, or rows alone.
 
-use crate::columns::{Segment, may_match, segments};
+use crate::columns::{Condition, Segment, may_match, segments};
 use crate::error::Result;
 use crate::row::Layout;
 use crate::span::Span;
@@ -90,16 +90,17 @@ impl Units {
         layout: &Layout,
         span: &Span,
         schema: &SchemaRef,
-        condition: Option<Arc<dyn PhysicalExpr>>,
+        (whole, condition): (Option<Arc<dyn PhysicalExpr>>, &Condition),
     ) -> Result<Units> {
         if span.is_empty() {
             return Ok(Units { rows: Some(0), ..Units::default() });
         }
         let segments = segments(source, layout, span)?;
-        let may_match = match condition {
-            Some(condition) => may_match(&segments, layout, schema, condition),
+        let may_match = match whole {
+            Some(whole) => may_match(&segments, layout, schema, whole),
             None => vec![true; segments.len()],
         };
+        let share = condition.share(&segments);
         let (mut units, mut from, mut rows, mut pruned) = (Vec::new(), span.from.clone(), 0, 0);
         let mut before: Option<Arc<Segment>> = None;
         for (segment, may_match) in segments.into_iter().zip(may_match) {
@@ -118,7 +119,7 @@ impl Units {
             before = may_match.then(|| Arc::new(segment));
         }
         units.push(Unit { from, to: span.to.clone(), segment: before });
-        let rows = if span.is_one_row() { 1 } else { rows };
+        let rows = if span.is_one_row() { 1 } else { (rows as f64 * share) as usize };
         Ok(Units { units, rows: Some(rows), pruned })
     }
 }

@@ -15,11 +15,11 @@
 use crate::schema::ColumnType;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray,
-    StringArray, StringViewArray, UInt16Array,
+    StringArray, StringViewArray, UInt16Array, UInt32Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes as arrow;
+use datafusion::arrow::datatypes::{self as arrow, ArrowNativeType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -74,9 +74,22 @@ pub(crate) fn encode(array: &ArrayRef, kind: ColumnType) -> (Vec<u8>, Least) {
     }
 }
 
-/// The column that these bytes are; none if they are not one of this type with so many rows.
-pub(crate) fn decode(bytes: &[u8], kind: ColumnType, rows: usize) -> Option<ArrayRef> {
+/// The column that these bytes are, or of its rows those at these places; none if they are not one of this type with so
+/// many rows.
+pub(crate) fn decode(
+    bytes: &[u8],
+    kind: ColumnType,
+    rows: usize,
+    places: Option<&[u32]>,
+) -> Option<ArrayRef> {
     let chunk = Chunk::open(bytes, rows)?;
+    if let Some(places) = places
+        && (chunk.encoding != ABOVE_LEAST || kind == ColumnType::Boolean)
+    {
+        let all = decode(bytes, kind, rows, None)?;
+        return take(&all, &UInt32Array::from(places.to_vec()), None).ok();
+    }
+    let chunk = Chunk { places, ..chunk };
     Some(match kind {
         ColumnType::Boolean => {
             let words = chunk.whole::<arrow::Int16Type>()?;
@@ -101,6 +114,71 @@ pub(crate) fn decode(bytes: &[u8], kind: ColumnType, rows: usize) -> Option<Arra
             Some(Arc::new(BinaryArray::try_new(ends, text, nulls).ok()?))
         })?,
     })
+}
+
+/// Asks each whether it is within the range, by one comparison of numbers of its own width.
+macro_rules! within {
+    ($above:expr, $holds:expr, $first:expr, $last:expr, $type:ty, $number:expr) => {{
+        match <$type>::try_from($first) {
+            Err(_) => $holds.fill(0),
+            Ok(first) => {
+                let width = <$type>::try_from($last).unwrap_or(<$type>::MAX) - first;
+                for (more, holds) in $above.iter().zip(&mut *$holds) {
+                    *holds &= u8::from($number(more).wrapping_sub(first) <= width);
+                }
+            }
+        }
+    }};
+}
+/// Leaves in `holds`, which has a 1 for each row that is still wanted, those rows whose value is from one number to
+/// another, both included; none if the bytes are not such a column.
+pub(crate) fn select(
+    bytes: &[u8],
+    kind: ColumnType,
+    from: i128,
+    to: i128,
+    holds: &mut [u8],
+) -> Option<()> {
+    let chunk = Chunk::open(bytes, holds.len())?;
+    if chunk.encoding == PLAIN {
+        let wide = kind.fixed_bytes().filter(|bytes| *bytes == size_of::<i128>())?;
+        for (value, holds) in chunk.values(chunk.body, wide)?.zip(&mut *holds) {
+            let value = i128::from_le_bytes(value.try_into().ok()?);
+            *holds &= u8::from(from <= value && value <= to);
+        }
+    } else {
+        let (least, above) = chunk.above()?;
+        let most = i128::from(u64::MAX);
+        // How far above the least the range begins and ends; none if it ends before.
+        let first = from.saturating_sub(least).max(0);
+        let last = to.saturating_sub(least).min(most);
+        if first > last || first > most {
+            holds.fill(0);
+            return Some(());
+        }
+        let (first, last) = (first as u64, last as u64);
+        match above {
+            Above::None if first > 0 => holds.fill(0),
+            Above::None => {}
+            Above::One(above) => within!(above, holds, first, last, u8, |more: &u8| *more),
+            Above::Two(above) => {
+                within!(above, holds, first, last, u16, |more: &[u8; 2]| u16::from_le_bytes(*more));
+            }
+            Above::Four(above) => {
+                within!(above, holds, first, last, u32, |more: &[u8; 4]| u32::from_le_bytes(*more));
+            }
+            Above::Eight(above) => {
+                within!(above, holds, first, last, u64, |more: &[u8; 8]| u64::from_le_bytes(*more));
+            }
+        }
+    }
+    if let Some(nulls) = &chunk.nulls {
+        holds
+            .iter_mut()
+            .zip(nulls.iter())
+            .for_each(|(holds, is_there)| *holds &= u8::from(is_there));
+    }
+    Some(())
 }
 
 /// Whole numbers, as what they are in Arrow.
@@ -236,6 +314,17 @@ struct Chunk<'a> {
     rows: usize,
     nulls: Option<NullBuffer>,
     body: &'a [u8],
+    /// Of values above the least: which rows are wanted, if not all are.
+    places: Option<&'a [u32]>,
+}
+
+/// By how much values are above the least, in so many bytes each.
+enum Above<'a> {
+    None,
+    One(&'a [u8]),
+    Two(&'a [[u8; 2]]),
+    Four(&'a [[u8; 4]]),
+    Eight(&'a [[u8; 8]]),
 }
 
 impl<'a> Chunk<'a> {
@@ -254,7 +343,8 @@ impl<'a> Chunk<'a> {
             }
             _ => return None,
         };
-        Some(Chunk { encoding: *encoding, width: usize::from(*width), rows, nulls, body })
+        let width = usize::from(*width);
+        Some(Chunk { encoding: *encoding, width, rows, nulls, body, places: None })
     }
 
     fn whole<T: ArrowPrimitiveType<Native: Whole>>(self) -> Option<PrimitiveArray<T>> {
@@ -267,31 +357,64 @@ impl<'a> Chunk<'a> {
             });
             return Some(PrimitiveArray::new(values.collect(), self.nulls));
         }
-        let (least, above) =
-            self.body.split_first_chunk().filter(|_| self.encoding == ABOVE_LEAST)?;
-        let least = T::Native::narrow(i128::from_le_bytes(*least));
-        let values: ScalarBuffer<T::Native> = match self.width {
-            0 if above.is_empty() => std::iter::repeat_n(least, self.rows).collect(),
-            1 if above.len() == self.rows => {
-                above.iter().map(|more| least.above(u64::from(*more))).collect()
+        let (least, above) = self.above()?;
+        let least = T::Native::narrow(least);
+        let values: ScalarBuffer<T::Native> = match above {
+            Above::None => {
+                let count = self.places.map_or(self.rows, <[u32]>::len);
+                std::iter::repeat_n(least, count).collect()
             }
-            2 => self.above(above, least, |more| u64::from(u16::from_le_bytes(more)))?,
-            4 => self.above(above, least, |more| u64::from(u32::from_le_bytes(more)))?,
-            8 => self.above(above, least, u64::from_le_bytes)?,
-            _ => return None,
+            Above::One(above) => self.each(above, |more| least.above(u64::from(more))),
+            Above::Two(above) => {
+                self.each(above, |more| least.above(u64::from(u16::from_le_bytes(more))))
+            }
+            Above::Four(above) => {
+                self.each(above, |more| least.above(u64::from(u32::from_le_bytes(more))))
+            }
+            Above::Eight(above) => self.each(above, |more| least.above(u64::from_le_bytes(more))),
         };
-        Some(PrimitiveArray::new(values, self.nulls))
+        let nulls = match (self.nulls, self.places) {
+            (Some(nulls), Some(places)) => {
+                let there: BooleanBuffer =
+                    places.iter().map(|place| nulls.is_valid(*place as usize)).collect();
+                Some(NullBuffer::new(there))
+            }
+            (nulls, _) => nulls,
+        };
+        Some(PrimitiveArray::new(values, nulls))
     }
 
-    fn above<T: Whole + arrow::ArrowNativeType, const N: usize>(
+    /// What is made of each value, or of those at the places.
+    fn each<N: Copy, T: ArrowNativeType>(
         &self,
-        above: &[u8],
-        least: T,
-        number: impl Fn([u8; N]) -> u64,
-    ) -> Option<ScalarBuffer<T>> {
-        let (values, rest) = above.as_chunks();
-        let fits = values.len() == self.rows && rest.is_empty();
-        fits.then(|| values.iter().map(|more| least.above(number(*more))).collect())
+        above: &[N],
+        of: impl Fn(N) -> T,
+    ) -> ScalarBuffer<T> {
+        match self.places {
+            None => above.iter().map(|more| of(*more)).collect(),
+            Some(places) => places.iter().map(|place| of(above[*place as usize])).collect(),
+        }
+    }
+
+    /// The least value, and by how much each is above it.
+    fn above(&self) -> Option<(i128, Above<'a>)> {
+        let (least, above) =
+            self.body.split_first_chunk().filter(|_| self.encoding == ABOVE_LEAST)?;
+        let above = match self.width {
+            0 if above.is_empty() => Above::None,
+            1 if above.len() == self.rows => Above::One(above),
+            2 => Above::Two(self.words(above)?),
+            4 => Above::Four(self.words(above)?),
+            8 => Above::Eight(self.words(above)?),
+            _ => return None,
+        };
+        Some((i128::from_le_bytes(*least), above))
+    }
+
+    /// One for each row; none if there are not as many.
+    fn words<const N: usize>(&self, bytes: &'a [u8]) -> Option<&'a [[u8; N]]> {
+        let (words, rest) = bytes.as_chunks();
+        (words.len() == self.rows && rest.is_empty()).then_some(words)
     }
 
     /// The values of a fixed size; none if they are not one for each row.
@@ -362,13 +485,13 @@ mod tests {
 
     fn same(kind: ColumnType, array: ArrayRef) -> (Vec<u8>, Least) {
         let (bytes, bounds) = encode(&array, kind);
-        let read = decode(&bytes, kind, array.len()).expect("readable");
+        let read = decode(&bytes, kind, array.len(), None).expect("readable");
         assert_eq!(&read, &array);
         // No part of it is taken for the whole, nor anything else for it.
         for short in 0..bytes.len() {
-            assert!(decode(&bytes[..short], kind, array.len()).is_none(), "{short} bytes");
+            assert!(decode(&bytes[..short], kind, array.len(), None).is_none(), "{short} bytes");
         }
-        assert!(decode(&bytes, kind, array.len() + 1).is_none());
+        assert!(decode(&bytes, kind, array.len() + 1, None).is_none());
         (bytes, bounds)
     }
 
@@ -432,11 +555,46 @@ mod tests {
     /// Of long ones, with a look at some parts only.
     fn same_ends(kind: ColumnType, array: ArrayRef) -> (Vec<u8>, Least) {
         let (bytes, bounds) = encode(&array, kind);
-        assert_eq!(&decode(&bytes, kind, array.len()).expect("readable"), &array);
+        assert_eq!(&decode(&bytes, kind, array.len(), None).expect("readable"), &array);
         for short in (0..bytes.len()).step_by(997) {
-            assert!(decode(&bytes[..short], kind, array.len()).is_none(), "{short} bytes");
+            assert!(decode(&bytes[..short], kind, array.len(), None).is_none(), "{short} bytes");
         }
         (bytes, bounds)
+    }
+
+    #[test]
+    fn ranges_and_places_are_those_of_the_values() {
+        let nullable = |value: i64| (value % 5 != 0).then_some(value);
+        for scale in [0, 1, 300, 70_000, 1 << 40, i64::MAX / 64] {
+            let values: Vec<_> =
+                (-32..32).map(|row| nullable(row * 7 % 32).map(|row| row * scale)).collect();
+            let array: ArrayRef = Arc::new(Int64Array::from(values.clone()));
+            let (bytes, _) = encode(&array, ColumnType::BigInt);
+            let bounds =
+                [i128::MIN, i128::from(-31 * scale), -1, 0, 1, i128::from(9 * scale), i128::MAX];
+            for (from, to) in
+                bounds.iter().flat_map(|from| bounds.iter().map(move |to| (*from, *to)))
+            {
+                let mut holds = vec![1; 64];
+                select(&bytes, ColumnType::BigInt, from, to, &mut holds).expect("such a column");
+                for (value, holds) in values.iter().zip(&holds) {
+                    let within =
+                        value.is_some_and(|value| (from..=to).contains(&i128::from(value)));
+                    assert_eq!(*holds == 1, within, "{value:?} from {from} to {to}");
+                }
+            }
+            let places = [0, 5, 6, 63];
+            let some = decode(&bytes, ColumnType::BigInt, 64, Some(&places)).expect("readable");
+            let taken = take(&array, &UInt32Array::from(places.to_vec()), None).expect("taken");
+            assert_eq!(&some, &taken);
+        }
+        let kind = ColumnType::Decimal(38, 0);
+        let wide =
+            Decimal128Array::from(vec![i128::MIN, -1, i128::MAX]).with_data_type(kind.arrow());
+        let (bytes, _) = encode(&(Arc::new(wide) as ArrayRef), kind);
+        let mut holds = vec![1; 3];
+        select(&bytes, kind, -5, i128::MAX, &mut holds).expect("such a column");
+        assert_eq!(holds, [0, 1, 1]);
     }
 
     #[test]
@@ -453,7 +611,7 @@ mod tests {
                 for flip in [1, 0x80, 0xff] {
                     let mut other = bytes.clone();
                     other[at] ^= flip;
-                    if let Some(read) = decode(&other, kind, array.len()) {
+                    if let Some(read) = decode(&other, kind, array.len(), None) {
                         assert_eq!(read.len(), array.len());
                     }
                 }

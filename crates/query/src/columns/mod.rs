@@ -24,6 +24,7 @@ mod opened;
 mod prune;
 mod seal;
 mod segment;
+mod select;
 mod write;
 
 pub(crate) use find::{Finder, is_free};
@@ -31,6 +32,7 @@ pub(crate) use opened::Opened;
 pub(crate) use prune::may_match;
 pub(crate) use seal::{SEAL_ROWS, Sealed, seal};
 pub(crate) use segment::{Segment, segments};
+pub(crate) use select::{Condition, can_ask, read_selected, schema_of_rows};
 pub(crate) use write::{row_bytes, write_segments};
 
 /// A segment has so many rows at the most, and takes about so many bytes.

@@ -36,7 +36,7 @@ pub(crate) fn read_columns(
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; columns.len()];
     source.many(&keys, &mut |number, bytes| {
         let kind = layout.definition.columns[columns[number]].kind;
-        arrays[number] = bytes.and_then(|bytes| chunk::decode(bytes, kind, segment.rows));
+        arrays[number] = bytes.and_then(|bytes| chunk::decode(bytes, kind, segment.rows, None));
     })?;
     let arrays = arrays.into_iter().collect::<Option<Vec<_>>>();
     arrays.ok_or_else(|| layout.wrong("a column of a segment is missing, or not one of the table"))
@@ -163,7 +163,7 @@ impl Opened {
     }
 }
 
-fn batch_of(
+pub(super) fn batch_of(
     layout: &Layout,
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

@@ -49,6 +49,21 @@ pub(crate) struct Summary {
 }
 
 impl Segment {
+    /// Whether all of it is between these keys.
+    pub fn is_within(&self, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
+        let begins = match from {
+            Bound::Unbounded => true,
+            Bound::Included(key) => *key <= self.first,
+            Bound::Excluded(key) => *key < self.first,
+        };
+        begins
+            && match to {
+                Bound::Unbounded => true,
+                Bound::Included(key) => self.last <= *key,
+                Bound::Excluded(key) => self.last < *key,
+            }
+    }
+
     /// The key that it lies at.
     pub fn key(&self) -> Vec<u8> {
         among_segments(&self.first)
