@@ -1,13 +1,16 @@
 //! `sql`: statements on the tables of a directory, from the command line, a file, or a shell.
 
 use crate::output::{Failure, Outcome, say};
+use crate::progress;
 use crate::settings::{self, Flags};
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use terrace_query::{Answer, Format, Sql, SqlSession, write_rows};
+use terrace_query::{Answer, Format, Progress, Sql, SqlSession, write_rows};
+use terrace_workload::system::Machine;
 
 mod shell;
 
@@ -26,9 +29,9 @@ pub struct Arguments {
     /// Say how long each statement took
     #[arg(long)]
     timing: bool,
-    /// What queries may take of memory together, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
-    query_memory: u32,
+    /// What queries may take of memory together, in MiB [default: a quarter of the machine's, 512 at the least]
+    #[arg(long, value_name = "MIB")]
+    query_memory: Option<u64>,
     /// Read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -103,10 +106,14 @@ pub fn main(arguments: &Arguments) -> Outcome {
         settings::read(&arguments.dir, arguments.config.as_deref(), &Flags::default())?;
     let db = Arc::new(settings::open_or_make(&arguments.dir, &config)?);
     settings::open_declared(&db, &config)?;
-    let memory = usize::try_from(u64::from(arguments.query_memory) << 20).unwrap_or(usize::MAX);
+    let quarter = || (Machine::here().memory_bytes / 4).max(512 << 20);
+    let memory = arguments.query_memory.map_or_else(quarter, |mib| mib.saturating_mul(1 << 20));
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
     let sql = Sql::open_with(Arc::clone(&db), memory)?;
     let format = if arguments.json { Format::Json } else { arguments.format.into() };
-    let mut runner = Runner { session: sql.session(), format, timing: arguments.timing };
+    let mut session = sql.session();
+    session.on_progress(copied());
+    let mut runner = Runner { session, format, timing: arguments.timing };
     let ran = match &arguments.query {
         Some(query) => runner.run(query),
         None if std::io::stdin().is_terminal() => shell::run(&mut runner),
@@ -118,6 +125,20 @@ pub fn main(arguments: &Arguments) -> Outcome {
         None => Ok(()),
     };
     ran.and(closed)
+}
+
+/// Shows how far COPY FROM is.
+fn copied() -> impl FnMut(Progress) + Send {
+    let mut bar = None::<ProgressBar>;
+    move |Progress { bytes, total_bytes, .. }| {
+        let shown = bar.get_or_insert_with(|| progress::bar(total_bytes, "copied", true));
+        shown.set_position(bytes);
+        if bytes >= total_bytes
+            && let Some(bar) = bar.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// Statements of standard input, each when its `;` was read.

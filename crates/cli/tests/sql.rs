@@ -51,6 +51,20 @@ mod with {
         assert_eq!((arrow.0, &*arrow.1), (0, ""));
     }
 
+    /// All 22 queries, on both layouts: they answer the same.
+    #[test]
+    fn the_queries_of_tpch_are_run_on_both_layouts() {
+        let scale = ["--scale", "0.005", "--runs", "1", "--json"];
+        let (code, out, said) = run(&[&["bench", "tpch"], &scale[..]].concat());
+        assert_eq!(code, 0, "{said}");
+        let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        let queries = report["queries"].as_array().expect("queries");
+        assert_eq!(queries.len(), 22);
+        assert!(queries.iter().all(|query| query["differs"].is_null()), "{out}");
+        let rows: u64 = queries.iter().filter_map(|query| query["rows"].as_u64()).sum();
+        assert!(rows > 100, "{rows} rows are answers to nothing");
+    }
+
     #[test]
     fn what_fails_ends_with_one_and_says_why() {
         let dir = tempfile::tempdir().expect("a directory");

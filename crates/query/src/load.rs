@@ -38,7 +38,7 @@ const BETWEEN_TELLING: Duration = Duration::from_millis(200);
 pub struct Progress {
     /// Rows that are committed.
     pub rows: u64,
-    /// Bytes of the file that were read, and how many there are.
+    /// Bytes of the file that were read; all of them at the end, however that comes.
     pub bytes: u64,
     /// The file's size.
     pub total_bytes: u64,
@@ -108,12 +108,12 @@ impl Load {
             })
         });
         let rows = writing.rows;
+        tell(Progress { rows, bytes: total_bytes, total_bytes });
         written.map_err(|error| match rows {
             0 => error,
             rows => Error::Loaded { rows, path, source: Box::new(error) },
         })?;
         catalogue.seal_full();
-        tell(Progress { rows, bytes: total_bytes, total_bytes });
         Ok(rows)
     }
 }

@@ -88,7 +88,7 @@ impl SqlSession {
         SqlSession { catalogue, runtime, context, view, transaction: None, progress: None }
     }
 
-    /// Has `tell` told of the progress of COPY FROM, several times a second.
+    /// Has `tell` told of the progress of COPY FROM, several times a second and at its end.
     ///
     /// ```
     /// # use terrace_query::Sql;
