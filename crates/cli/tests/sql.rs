@@ -54,7 +54,7 @@ mod with {
     /// All 22 queries, on both layouts: they answer the same.
     #[test]
     fn the_queries_of_tpch_are_run_on_both_layouts() {
-        let scale = ["--scale", "0.005", "--runs", "1", "--json"];
+        let scale = ["--scale", "0.01", "--runs", "1", "--json"];
         let (code, out, said) = run(&[&["bench", "tpch"], &scale[..]].concat());
         assert_eq!(code, 0, "{said}");
         let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");

@@ -62,10 +62,11 @@ impl Layout {
     }
 }
 
+/// With fewer suppliers the generator has rows of one key twice.
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(scale) if (0.001..=1000.0).contains(&scale) => Ok(scale),
-        _ => Err("expected a number from 0.001 to 1000".into()),
+        Ok(scale) if (0.01..=1000.0).contains(&scale) => Ok(scale),
+        _ => Err("expected a number from 0.01 to 1000".into()),
     }
 }
 
