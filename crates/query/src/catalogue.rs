@@ -4,7 +4,9 @@
 //! a map was left by a table that was dropped is cleared before there is another of its name. A transaction that writes
 //! to a table certifies its definition: if the table is dropped meanwhile, the transaction is refused.
 
-use crate::columns::{Condition, SEAL_ROWS, Sealed, can_ask, schema_of_rows, seal};
+use crate::columns::{
+    Condition, Ended, SEAL_ROWS, Sealed, UNKNOWN_SHARE, can_ask, schema_of_rows, seal,
+};
 use crate::error::{Error, Result};
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
@@ -141,16 +143,17 @@ impl Catalogue {
         }
     }
 
-    /// Seals a table's rows, those that are few beside their segment too if `all`; how many, if there is such a table.
+    /// Seals a table's rows, those that are few beside their segment too if `all`; how that ended, if there is such a
+    /// table.
     ///
     /// # Errors
     /// Those of the database.
-    pub fn seal(&self, name: &str, all: bool) -> Result<Option<u64>> {
+    pub fn seal(&self, name: &str, all: bool) -> Result<Option<Ended>> {
         let view = View::new(self.db.begin(), false);
         let Some((definition, bytes)) = self.definition(&view, name)? else { return Ok(None) };
         drop(view);
         if !definition.is_columns() {
-            return Ok(Some(0));
+            return Ok(Some(Ended::default()));
         }
         let (map, layout) = (&self.rows(name)?, &Arc::new(Layout::new(definition)));
         let (db, definitions, definition) = (&self.db, &self.definitions, &*bytes);
@@ -289,10 +292,6 @@ impl Table {
         }
     }
 
-    fn is_columns(&self) -> bool {
-        self.layout().is_some_and(|layout| layout.definition.is_columns())
-    }
-
     /// How its rows lie; none for a map.
     pub fn layout(&self) -> Option<&Arc<Layout>> {
         match &self.scanned {
@@ -332,17 +331,21 @@ impl TableProvider for Table {
         let mut columns =
             projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
-        if self.is_columns() {
-            // What conditions ask for is read too.
-            let asked = filters.iter().flat_map(Expr::column_refs);
-            let asked: BTreeSet<usize> =
-                asked.filter_map(|column| self.schema.index_of(&column.name).ok()).collect();
-            columns.extend(
-                asked.into_iter().filter(|column| !columns.contains(column)).collect::<Vec<_>>(),
-            );
-        }
-        let (read, mut condition) =
-            (Arc::new(self.schema.project(&columns)?), Condition::default());
+        // What conditions ask for is read too.
+        let asked = filters.iter().flat_map(Expr::column_refs);
+        let asked: BTreeSet<usize> =
+            asked.filter_map(|column| self.schema.index_of(&column.name).ok()).collect();
+        let wanted: BTreeSet<usize> = columns.iter().copied().collect();
+        columns.extend(asked.difference(&wanted));
+        let read = Arc::new(self.schema.project(&columns)?);
+        let condition = match self.layout() {
+            Some(layout) if !filters.is_empty() => {
+                let of = schema_of_rows(&read)?;
+                let planned = |filter| session.create_physical_expr(filter, &of);
+                Condition::of(&layout.definition, filters, planned)?
+            }
+            _ => Condition::default(),
+        };
         let source = self.view.source(&self.map)?;
         let partitions = session.config().target_partitions();
         let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
@@ -357,13 +360,15 @@ impl TableProvider for Table {
                 let of = schema_of_rows(&self.schema)?;
                 let whole = conjunction(filters.iter().cloned());
                 let whole = whole.map(|whole| session.create_physical_expr(whole, &of));
-                let of = schema_of_rows(&read)?;
-                let planned = |filter| session.create_physical_expr(filter, &of);
-                condition = Condition::of(&layout.definition, filters, planned)?;
                 let (asked, schema) = ((whole.transpose()?, &condition), &self.schema);
                 Units::of_columns(&source, layout, &span, schema, asked)?
             }
-            _ => Units::of_rows(&self.map, &span, partitions),
+            Scanned::Rows(layout) => {
+                let is_more = |filter| !Span::narrows(&layout.definition, filter);
+                let share = if filters.iter().any(is_more) { UNKNOWN_SHARE } else { 1.0 };
+                Units::of_rows(&self.map, &span, partitions, share)
+            }
+            Scanned::Items(_) => Units::of_rows(&self.map, &span, partitions, 1.0),
         };
         let columns = (columns, read, schema);
         let (scanned, order) = (self.scanned.clone(), (key, partitions));
@@ -375,13 +380,7 @@ impl TableProvider for Table {
         filters: &[&Expr],
     ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         let narrows = |filter: &&Expr| match &self.scanned {
-            // What is read may be more than the filter lets through: it is asked again.
-            Scanned::Rows(layout) if layout.definition.is_columns() && can_ask(filter) => {
-                TableProviderFilterPushDown::Exact
-            }
-            Scanned::Rows(layout) if Span::narrows(&layout.definition, filter) => {
-                TableProviderFilterPushDown::Inexact
-            }
+            Scanned::Rows(_) if can_ask(filter) => TableProviderFilterPushDown::Exact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(narrows).collect())

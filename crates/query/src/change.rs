@@ -62,7 +62,8 @@ pub(crate) fn change(
     let batches = held(rows, &layout.definition.schema())?;
     let changed = view.write(|transaction| {
         let place = (&table.map, &**layout);
-        let mut writer = Writer::begin(transaction, &catalogue.definitions, place, &table.bytes)?;
+        let definition = (&catalogue.definitions, &table.bytes[..]);
+        let mut writer = Writer::begin(transaction, definition, place, what)?;
         let mut changed = 0;
         for batch in &batches {
             (0..batch.num_rows()).try_for_each(|row| writer.write(what, batch, row))?;
@@ -118,18 +119,23 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// The transaction certifies the table's definition: if the table is dropped meanwhile it is refused.
+    /// For changes of this kind. The transaction certifies the table's definition: if the table is dropped meanwhile it
+    /// is refused.
     ///
     /// # Errors
-    /// Those of the database.
+    /// [`Error::NoTable`] if it was dropped before; those of the database.
     pub fn begin(
         transaction: &'a mut Transaction,
-        definitions: &Map,
+        (definitions, definition): (&Map, &[u8]),
         (map, layout): (&'a Map, &'a Layout),
-        definition: &[u8],
+        what: Change,
     ) -> Result<Writer<'a>> {
-        transaction.compare(definitions, layout.definition.name.as_bytes(), Some(definition))?;
-        if layout.definition.is_columns() {
+        let name = &layout.definition.name;
+        if !transaction.compare(definitions, name.as_bytes(), Some(definition))? {
+            return Err(Error::dropped(name));
+        }
+        // Others write rows whether a segment has them or not.
+        if layout.definition.is_columns() && what == Change::Insert {
             let loads = transaction.get(map, LOADS)?;
             transaction.compare(map, LOADS, loads.as_deref())?;
         }

@@ -30,7 +30,7 @@ pub enum Error {
         nearest: String,
     },
     /// A row with this primary key is there.
-    #[error("table `{table}` has a row with the primary key ({key}) already; nothing was inserted")]
+    #[error("table `{table}` has a row with the primary key ({key}) already")]
     KeyExists {
         /// The table.
         table: String,
@@ -38,7 +38,7 @@ pub enum Error {
         key: String,
     },
     /// NULL in a column that may have none.
-    #[error("column `{column}` of table `{table}` may not be NULL; nothing was written")]
+    #[error("column `{column}` of table `{table}` may not be NULL")]
     Null {
         /// The table.
         table: String,
@@ -86,7 +86,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// COPY FROM that ended before the end.
-    #[error("{source}; the first {rows} rows of {path} in their order are in the table")]
+    #[error(
+        "{source}; {rows} rows of {path} are in the table: it is committed in parts, in the order of keys within {} lines",
+        crate::load::SORTED_ROWS
+    )]
     Loaded {
         /// Rows that are committed.
         rows: u64,
@@ -112,6 +115,17 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// That a table is not there any more.
+    pub(crate) fn dropped(name: &str) -> Error {
+        let nearest = " any more: it was dropped meanwhile".to_owned();
+        Error::NoTable { name: name.to_owned(), nearest }
+    }
+
+    /// Whether the same may succeed when it is tried again: others came first, or its moment ended.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Error::Conflict(_) | Error::Database(terrace::Error::SnapshotEnded { .. }))
+    }
+
     /// What a commit answers.
     pub(crate) fn of_commit(error: terrace::Error) -> Error {
         match error {

@@ -7,7 +7,9 @@
 
 use crate::catalogue::Catalogue;
 use crate::change::{Change, Writer};
-use crate::columns::{LOADS, SEGMENT_BYTES, SEGMENT_ROWS, is_free, row_bytes, write_segments};
+use crate::columns::{
+    LOADS, ROW_MOST, SEGMENT_BYTES, SEGMENT_ROWS, is_free, row_bytes, write_segments,
+};
 use crate::csv::Csv;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
@@ -23,12 +25,12 @@ use std::time::{Duration, Instant};
 use terrace::Map;
 
 /// Rows that are brought into the order of their keys together.
-const SORTED_ROWS: usize = 16 * SEGMENT_ROWS;
+pub(crate) const SORTED_ROWS: usize = 16 * SEGMENT_ROWS;
 const SORTED_BYTES: usize = 32 << 20;
 /// Rows of a table of rows that are committed together: more cost more each.
 const ROWS_TOGETHER: usize = 1024;
 /// Batches that are parsed before they are written.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 /// How often a part that others came before is written again.
 const TRIES: u32 = 100;
 const BETWEEN_TELLING: Duration = Duration::from_millis(200);
@@ -179,11 +181,15 @@ impl Writing<'_> {
         let mut begin = 0;
         while begin < count {
             let (mut end, mut bytes) = (begin, 0);
-            while end < count && end - begin < rows_together && bytes < SEGMENT_BYTES {
+            while end < count
+                && end - begin < rows_together
+                && (end == begin || bytes + sizes[end] <= SEGMENT_BYTES)
+            {
                 bytes += sizes[end];
                 end += 1;
             }
-            self.part(&rows.slice(begin, end - begin), &keys[begin..end])?;
+            let is_small = sizes[begin..end].iter().all(|size| *size <= ROW_MOST);
+            self.part(&rows.slice(begin, end - begin), &keys[begin..end], is_small)?;
             self.rows += (end - begin) as u64;
             tell(self.rows);
             begin = end;
@@ -196,16 +202,16 @@ impl Writing<'_> {
         Error::KeyExists { table, key: self.layout.key_text(rows, row) }
     }
 
-    /// Writes some rows with their keys, all or none.
-    fn part(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<()> {
+    /// Writes some rows with their keys, all or none; `is_small` if a segment may have them.
+    fn part(&self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<()> {
         let mut tried = 0;
         loop {
-            let written = match self.as_segments(rows, keys) {
+            let written = match self.as_segments(rows, keys, is_small) {
                 Ok(false) => self.as_rows(rows, keys),
                 other => other.map(|_| ()),
             };
             match written {
-                Err(Error::Conflict(_)) if tried < TRIES => {
+                Err(error) if error.may_pass() && tried < TRIES => {
                     std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
                     tried += 1;
                 }
@@ -215,15 +221,17 @@ impl Writing<'_> {
     }
 
     /// Writes them as segments, if that is the table's layout and there are none between them; whether it did.
-    fn as_segments(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<bool> {
-        if !self.layout.definition.is_columns() {
+    fn as_segments(&self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<bool> {
+        if !self.layout.definition.is_columns() || !is_small {
             return Ok(false);
         }
         let mut transaction = self.catalogue.db.begin();
         // That there are none is certified, and who inserts one certifies the count of loads.
         transaction.certify_reads();
         let name = self.layout.definition.name.as_bytes();
-        transaction.compare(&self.catalogue.definitions, name, Some(self.definition))?;
+        if !transaction.compare(&self.catalogue.definitions, name, Some(self.definition))? {
+            return Err(Error::dropped(&self.layout.definition.name));
+        }
         if !is_free(&Within::new(&mut transaction, self.map), self.layout, ends(keys))? {
             return Ok(false);
         }
@@ -237,9 +245,9 @@ impl Writing<'_> {
 
     fn as_rows(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<()> {
         let mut transaction = self.catalogue.db.begin();
-        let definitions = &self.catalogue.definitions;
+        let definition = (&self.catalogue.definitions, self.definition);
         let place = (self.map, self.layout);
-        let mut writer = Writer::begin(&mut transaction, definitions, place, self.definition)?;
+        let mut writer = Writer::begin(&mut transaction, definition, place, Change::Insert)?;
         // Mostly there is nothing between them, and each need not be looked for.
         let what = if writer.is_free(ends(keys))? { Change::Replace } else { Change::Insert };
         for (row, key) in keys.iter().enumerate() {

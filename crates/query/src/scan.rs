@@ -113,9 +113,9 @@ impl DisplayAs for Scan {
                 let (read, pruned) =
                     (self.units.units.iter().filter(has).count(), self.units.pruned);
                 write!(f, ", segments={read} of {}", read + pruned)?;
-                if let Some(condition) = &self.condition.whole {
-                    write!(f, ", where {condition}")?;
-                }
+            }
+            if let Some(condition) = &self.condition.whole {
+                write!(f, ", where {condition}")?;
             }
             let key = &layout.definition.key;
             let named = |number: usize| layout.definition.columns[key[number]].name.as_str();

@@ -7,6 +7,7 @@
 
 use crate::catalogue::{Catalogue, Tables};
 use crate::change::change;
+use crate::columns::Ended;
 use crate::define::{define, no_table, object_name, take_layout};
 use crate::error::{Error, Result};
 use crate::load::{Load, Progress};
@@ -153,7 +154,14 @@ impl SqlSession {
         Ok(())
     }
 
-    fn statement(&mut self, mut statement: Statement) -> Result<Answer> {
+    fn statement(&mut self, statement: Statement) -> Result<Answer> {
+        let answer = self.tried(statement)?;
+        // Its moment has ended by now: nobody needs what is replaced.
+        self.catalogue.seal_full();
+        Ok(answer)
+    }
+
+    fn tried(&mut self, mut statement: Statement) -> Result<Answer> {
         numbers::make_floats(&mut statement);
         let tries = if self.transaction.is_none() { TRIES } else { 1 };
         for tried in 1..tries {
@@ -238,10 +246,7 @@ impl SqlSession {
             ast::Statement::Commit { .. } => match self.transaction.take() {
                 None => Err(none_open()),
                 Some(Open { has_failed: true, .. }) => Err(Error::FailedIsRolledBack),
-                Some(open) => open.view.commit().map(|()| {
-                    self.catalogue.seal_full();
-                    Answer::Done("COMMIT")
-                }),
+                Some(open) => open.view.commit().map(|()| Answer::Done("COMMIT")),
             },
             _ => return None,
         })
@@ -277,9 +282,15 @@ impl SqlSession {
         let catalogue = &self.catalogue;
         if let ast::Statement::OptimizeTable { name, .. } = statement {
             let sealed = object_name(name).and_then(|name| {
-                catalogue.seal(&name, true)?.ok_or_else(|| no_table(catalogue, &name))
+                let ended = catalogue.seal(&name, true)?;
+                match ended.ok_or_else(|| no_table(catalogue, &name))? {
+                    Ended { left: true, .. } => Err(Error::Statement(format!(
+                        "others wrote to table `{name}` all the time: some rows are left as such; OPTIMIZE it again"
+                    ))),
+                    _ => Ok(Answer::Done("OPTIMIZE TABLE")),
+                }
             });
-            return Some(sealed.map(|_| Answer::Done("OPTIMIZE TABLE")));
+            return Some(sealed);
         }
         let tell = &mut |progress| {
             if let Some(tell) = &mut self.progress {
@@ -312,7 +323,6 @@ impl SqlSession {
                 let changed = changed?;
                 if self.transaction.is_none() {
                     view.commit()?;
-                    self.catalogue.seal_full();
                 }
                 Ok(Answer::Changed(changed))
             }

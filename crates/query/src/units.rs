@@ -60,8 +60,8 @@ fn between(map: &Map, span: &Span, readers: usize) -> (Vec<Vec<u8>>, Option<usiz
 }
 
 impl Units {
-    /// Those of a table of rows or a map, for so many that read side by side.
-    pub fn of_rows(map: &Map, span: &Span, readers: usize) -> Units {
+    /// Those of a table of rows or a map, for so many that read side by side; of the rows about this share is wanted.
+    pub fn of_rows(map: &Map, span: &Span, readers: usize, share: f64) -> Units {
         if span.is_empty() {
             return Units { rows: Some(0), ..Units::default() };
         }
@@ -77,6 +77,7 @@ impl Units {
             });
         }
         units.push(Unit { from, to: span.to.clone(), segment: None });
+        let rows = rows.map(|rows| (rows as f64 * share) as usize);
         let rows = if span.is_one_row() { Some(1) } else { rows };
         Units { units, rows, pruned: 0 }
     }

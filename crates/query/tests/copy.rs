@@ -124,9 +124,78 @@ fn rows_before_a_wrong_one_stay_and_are_counted() {
     let found = asked(&mut session, "SELECT count(*), max(k) FROM t").remove(0);
     let (count, _) = found.split_once(',').expect("two");
     assert!(
-        error.contains("line 200002") && error.contains(&format!("first {count} rows")),
+        error.contains("line 200002") && error.contains(&format!("{count} rows of")),
         "{error}"
     );
     let count = count.parse::<u64>().expect("a number");
     assert!(count > 0 && found == format!("{count},{}", count - 1), "{found}");
+}
+
+/// What was committed until then is the dropped table's, and nothing comes into the one that has its name now.
+#[test]
+fn a_table_that_is_dropped_while_a_file_is_copied_gets_no_more_rows() {
+    for layout in ["rows", "columns"] {
+        let test = TestSql::new();
+        let (mut session, mut other) = (test.sql.session(), test.sql.session());
+        let create =
+            format!("CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT) WITH (layout = {layout})");
+        run(&mut session, &create);
+        let mut text = String::from("k,v\n");
+        (0..400_000).for_each(|row| writeln!(text, "{row},some text").expect("text"));
+        let path = file(&test, "t.csv", &text);
+        let mut is_dropped = false;
+        session.on_progress(move |_| {
+            if !is_dropped {
+                run(&mut other, "DROP TABLE t; CREATE TABLE t (k BIGINT PRIMARY KEY, v DOUBLE)");
+                is_dropped = true;
+            }
+        });
+        let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+        assert!(error.contains("dropped meanwhile"), "{layout}: {error}");
+        assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["0"], "{layout}");
+        assert_eq!(test.db.map("sql.t").expect("its map").len(), 0, "{layout}");
+    }
+}
+
+/// Long rows stay rows beside those of segments, and neither stops the other.
+#[test]
+fn rows_of_any_length_are_copied_and_sealed() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT NOT NULL) WITH (layout = columns)",
+    );
+    let mut text = String::from("k,v\n");
+    for row in 0..9_000 {
+        let length = if row % 3_000 == 2_999 { 3_000_000 } else { 200 };
+        writeln!(text, "{row},{}", "x".repeat(length)).expect("text");
+    }
+    let path = file(&test, "t.csv", &text);
+    run(&mut session, &format!("COPY t FROM '{path}'"));
+    run(
+        &mut session,
+        "INSERT INTO t SELECT k + 9000, 'later' FROM t WHERE k < 5000; OPTIMIZE TABLE t",
+    );
+    let sums = "SELECT count(*), sum(length(v)), max(k) FROM t";
+    assert_eq!(asked(&mut session, sums), ["14000,10824400,13999"]);
+    run(&mut session, "DELETE FROM t WHERE k % 900 = 899; OPTIMIZE TABLE t");
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM t WHERE length(v) > 250"), ["2"]);
+}
+
+#[test]
+fn decimals_bytes_and_zeros_are_copied_as_they_are_inserted() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let columns = "f DOUBLE, n INT, d DECIMAL(10,2), x BYTEA NOT NULL, PRIMARY KEY (f, n)";
+    run(&mut session, &format!("CREATE TABLE t ({columns}) WITH (layout = columns)"));
+    let path = file(&test, "t.csv", "f,n,d,x\n0.0,1,1.239,\n-0.0,2,-1.235,00fF\n");
+    run(&mut session, &format!("COPY t FROM '{path}'"));
+    let found = asked(&mut session, "SELECT f, n, d, x FROM t WHERE f IN (0.0, 1.0) ORDER BY f, n");
+    assert_eq!(found, ["0.0,1,1.24,", "0.0,2,-1.24,00ff"]);
+    for (text, says) in [("0,1,1e3,00", "no DECIMAL(10, 2)"), ("0,1,1,+f", "hexadecimal")] {
+        let path = file(&test, "u.csv", &format!("f,n,d,x\n{text}\n"));
+        let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+        assert!(error.contains(says), "{text}: {error}");
+    }
 }

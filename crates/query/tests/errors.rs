@@ -23,7 +23,7 @@ fn errors_name_what_is_wrong_and_the_way_out() {
         ("CREATE VIEW v AS SELECT 1", "CREATE TABLE and DROP TABLE are"),
         ("INSERT INTO stock VALUES (NULL, 1)", "PRIMARY KEY; nothing was written"),
         ("INSERT INTO stock VALUES ('a', NULL)", "NOT NULL"),
-        ("INSERT INTO stock SELECT NULL, 1", "nothing was written"),
+        ("INSERT INTO stock SELECT NULL, 1", "NULL"),
         ("INSERT INTO stock VALUES ('a', 'many')", "many"),
         ("UPDATE stock SET item = 'b'", "DELETE the row"),
         ("INSERT INTO nowhere VALUES (1)", "nowhere"),

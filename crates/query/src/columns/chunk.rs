@@ -507,8 +507,8 @@ mod tests {
             let rows = values.len();
             let bounds = (values.iter().flatten().min(), values.iter().flatten().max());
             let bounds = (
-                bounds.0.unwrap().to_le_bytes().to_vec(),
-                bounds.1.unwrap().to_le_bytes().to_vec(),
+                bounds.0.expect("one").to_le_bytes().to_vec(),
+                bounds.1.expect("one").to_le_bytes().to_vec(),
             );
             let has_nulls = usize::from(values.contains(&None));
             let (bytes, found) = same(ColumnType::BigInt, Arc::new(Int64Array::from(values)));

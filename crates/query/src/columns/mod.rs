@@ -30,10 +30,10 @@ mod write;
 pub(crate) use find::{Finder, is_free};
 pub(crate) use opened::Opened;
 pub(crate) use prune::may_match;
-pub(crate) use seal::{SEAL_ROWS, Sealed, seal};
+pub(crate) use seal::{Ended, SEAL_ROWS, Sealed, seal};
 pub(crate) use segment::{Segment, segments};
-pub(crate) use select::{Condition, can_ask, read_selected, schema_of_rows};
-pub(crate) use write::{row_bytes, write_segments};
+pub(crate) use select::{Condition, UNKNOWN_SHARE, can_ask, read_selected, schema_of_rows};
+pub(crate) use write::{ROW_MOST, row_bytes, write_segments};
 
 /// A segment has so many rows at the most, and takes about so many bytes.
 pub(crate) const SEGMENT_ROWS: usize = 8192;

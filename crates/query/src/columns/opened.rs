@@ -101,7 +101,7 @@ impl Opened {
         from: &Bound<Vec<u8>>,
     ) -> Result<()> {
         if let Bound::Included(key) | Bound::Excluded(key) = from
-            && *key > self.segment.first
+            && *key >= self.segment.first
         {
             let (at, is_same) = self.find(source, layout, key)?;
             self.next = at + usize::from(is_same && matches!(from, Bound::Excluded(_)));

@@ -14,6 +14,7 @@ use crate::view::{Reads, Within};
 use datafusion::arrow::array::RecordBatch;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 use terrace::{Database, Map};
 
 /// So many rows are written before a table is sealed again.
@@ -47,53 +48,71 @@ struct Gathered {
 ///
 /// # Errors
 /// Those of the database; what was sealed until then is.
-pub(crate) fn seal(table: &Sealed<'_>, all: bool) -> Result<u64> {
-    let (mut from, mut sealed, mut tried) = (Bound::Included(vec![ROWS]), 0, 0);
+pub(crate) fn seal(table: &Sealed<'_>, all: bool) -> Result<Ended> {
+    let (mut from, mut tried, mut ended) = (Bound::Included(vec![ROWS]), 0, Ended::default());
     loop {
-        match step(table, &from, all) {
-            Ok(None) => return Ok(sealed),
-            Ok(Some((next, rows))) => (from, sealed, tried) = (next, sealed + rows, 0),
-            Err(Error::Conflict(_) | Error::Database(terrace::Error::SnapshotEnded { .. }))
-                if tried < TRIES =>
-            {
+        let mut next = None;
+        match step(table, &from, all, &mut next) {
+            Ok(rows) => ended.rows += rows,
+            Err(error) if error.may_pass() && tried < TRIES => {
                 tried += 1;
+                std::thread::sleep(Duration::from_millis(1 << tried));
+                continue;
             }
-            // Whoever writes there so often seals it later.
-            Err(Error::Conflict(_)) => return Ok(sealed),
+            // Whoever writes there so often leaves it as rows.
+            Err(Error::Conflict(_)) => ended.left = true,
             Err(error) => return Err(error),
         }
+        let Some(next) = next else { return Ok(ended) };
+        (from, tried) = (next, 0);
     }
 }
 
-/// Seals the first rows from `from` on, if they are worth it; where to go on, and how many were sealed.
+/// How sealing ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Rows that were sealed, marks of deleted ones with them.
+    pub rows: u64,
+    /// Whether some were left, which others wrote all the time.
+    pub left: bool,
+}
+
+/// Seals the first rows from `from` on, if they are worth it; how many. `to_go_on` is told where to go on, if there
+/// were any.
 fn step(
     table: &Sealed<'_>,
     from: &Bound<Vec<u8>>,
     all: bool,
-) -> Result<Option<(Bound<Vec<u8>>, u64)>> {
+    to_go_on: &mut Option<Bound<Vec<u8>>>,
+) -> Result<u64> {
     let Sealed { map, layout, .. } = *table;
     let mut transaction = table.db.begin();
-    transaction.compare(
-        table.definitions,
-        layout.definition.name.as_bytes(),
-        Some(table.definition),
-    )?;
+    let name = layout.definition.name.as_bytes();
+    if !transaction.compare(table.definitions, name, Some(table.definition))? {
+        // It was dropped: the map is another table's, or nobody's.
+        return Ok(0);
+    }
     let within = Within::new(&mut transaction, map);
-    let Some(first) = first_row(&within, from)? else { return Ok(None) };
+    let Some(first) = first_row(&within, from)? else { return Ok(0) };
     let before = segment_at(&within, layout, &first)?;
     let end = Segment::next(&within, &first)?.unwrap_or_else(|| vec![ROWS + 1]);
     let Gathered { keys, rows, is_over } = gather(&within, layout, &first, &end)?;
     let next =
         if is_over { Bound::Included(end) } else { Bound::Excluded(last_key(&keys, &first)) };
-    let old =
-        before.filter(|before| first <= before.last || before.rows + keys.len() <= SEGMENT_ROWS);
+    let fits = |before: &Segment| {
+        let bytes: usize = before.columns.iter().map(|column| column.bytes as usize).sum();
+        before.rows + keys.len() <= SEGMENT_ROWS
+            && bytes + rows.get_array_memory_size() <= SEGMENT_BYTES
+    };
+    let old = before.filter(|before| first <= before.last || fits(before));
     let is_worth = match &old {
         _ if all || !is_over => !keys.is_empty(),
         Some(old) if first <= old.last => keys.len() * FEW >= old.rows,
         _ => keys.len() >= SEGMENT_ROWS / 2,
     };
+    *to_go_on = Some(next);
     if !is_worth {
-        return Ok(Some((next, 0)));
+        return Ok(0);
     }
     let old = old.map(Arc::new);
     let merged = match &old {
@@ -115,7 +134,7 @@ fn step(
     }
     write_segments(&mut transaction, map, layout, &merged)?;
     transaction.commit().map_err(Error::of_commit)?;
-    Ok(Some((next, keys.len() as u64)))
+    Ok(keys.len() as u64)
 }
 
 fn last_key(keys: &[(Vec<u8>, bool)], first: &[u8]) -> Vec<u8> {

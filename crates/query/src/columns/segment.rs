@@ -11,6 +11,7 @@
 //!
 //! This is a format on the disk: it never changes.
 
+use super::SEGMENT_ROWS;
 use super::chunk::Least;
 use crate::error::Result;
 use crate::row::{Layout, ROWS};
@@ -146,7 +147,7 @@ impl Segment {
         let columns = (0..columns).map(summary).collect::<Option<Vec<_>>>()?;
         let mut first = key.strip_prefix(&[SEGMENTS])?.to_vec();
         first.insert(0, ROWS);
-        let is_one = rows > 0 && first <= last && bytes.is_empty();
+        let is_one = (1..=SEGMENT_ROWS).contains(&rows) && first <= last && bytes.is_empty();
         is_one.then_some(Segment { number, rows, first, last, columns })
     }
 }

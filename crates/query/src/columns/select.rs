@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::row::Layout;
 use crate::schema::{ColumnType, Definition};
 use crate::view::Reads;
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DFSchema, DataFusionError};
@@ -38,7 +38,7 @@ pub(crate) struct Condition {
 }
 
 /// The share of rows that a condition is taken to hold for of which nothing is known, as the engine has it.
-const UNKNOWN_SHARE: f64 = 0.2;
+pub(crate) const UNKNOWN_SHARE: f64 = 0.2;
 
 impl Condition {
     /// That all of these hold; `planned` makes expressions of rows as they are read of them.
@@ -106,8 +106,23 @@ fn filtered(
         return Ok(projected(&rows)?);
     }
     let holds = condition.evaluate(&rows)?.into_array(rows.num_rows())?;
-    let rows = filter_record_batch(&projected(&rows)?, holds.as_boolean());
-    Ok(rows.map_err(DataFusionError::from)?)
+    let left = filter_record_batch(&projected(&rows)?, holds.as_boolean());
+    Ok(without_others(left.map_err(DataFusionError::from)?, rows.num_rows()))
+}
+
+/// Texts refer to those of the whole segment: where few of so many rows are left, they get their own.
+fn without_others(rows: RecordBatch, of: usize) -> RecordBatch {
+    if rows.num_rows() * 4 > of {
+        return rows;
+    }
+    let own = |column: &ArrayRef| match column.as_string_view_opt() {
+        Some(texts) => Arc::new(texts.gc()) as ArrayRef,
+        None => Arc::clone(column),
+    };
+    let (count, schema) = (rows.num_rows(), rows.schema());
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    let columns = rows.columns().iter().map(own).collect();
+    RecordBatch::try_new_with_options(schema, columns, &options).unwrap_or(rows)
 }
 
 /// Reads of a segment, over which there are no rows, what the condition leaves: the first `wanted` of these columns.
@@ -163,7 +178,8 @@ pub(crate) fn read_selected(
             Arc::new(schema.project(&first).map_err(DataFusionError::from)?)
         }
     };
-    filtered(condition.rest.as_ref(), batch_of(layout, &schema, arrays, rows)?, wanted)
+    let rows = without_others(batch_of(layout, &schema, arrays, rows)?, segment.rows);
+    filtered(condition.rest.as_ref(), rows, wanted)
 }
 
 /// The places of those that are 1; none if all are, or nothing was asked.

@@ -8,8 +8,8 @@ use crate::row::Layout;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use terrace::{Map, Transaction};
 
-/// A row of more bytes stays a row.
-pub(super) const ROW_MOST: usize = SEGMENT_BYTES / 16;
+/// A row of more bytes stays a row: so segments, and transactions that write them, are bounded.
+pub(crate) const ROW_MOST: usize = SEGMENT_BYTES / 16;
 
 /// Writes these rows, which have all columns and are in the order of their keys, as segments.
 ///
@@ -32,7 +32,10 @@ pub(crate) fn write_segments(
     let mut begin = 0;
     while begin < rows.num_rows() {
         let (mut end, mut bytes) = (begin, 0);
-        while end < rows.num_rows() && end - begin < SEGMENT_ROWS && bytes < SEGMENT_BYTES {
+        while end < rows.num_rows()
+            && end - begin < SEGMENT_ROWS
+            && (end == begin || bytes + sizes[end] <= SEGMENT_BYTES)
+        {
             bytes += sizes[end];
             end += 1;
         }
