@@ -9,6 +9,9 @@ mod tpch;
 mod ycsb;
 
 use crate::output::{Failure, Outcome};
+/// Without SQL it says how to build one that has it.
+#[cfg(not(feature = "sql"))]
+use crate::sql as tpch;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -25,7 +28,6 @@ pub enum Command {
     #[command(after_help = "Example: terrace bench server --seconds 2 --runs 3 --json")]
     Server(server::Arguments),
     /// The queries of TPC-H on tables of rows and of columns
-    #[cfg(feature = "sql")]
     #[command(after_help = "Examples:\n  \
                       terrace bench tpch --scale 0.1\n  \
                       terrace bench tpch --layout columns --query 1 --query 6 --runs 5 --json")]
@@ -56,7 +58,6 @@ pub fn main(command: Command) -> Outcome {
         Command::Ycsb(a) => ycsb::main(&a),
         Command::Peers(a) => peers::main(&a),
         Command::Server(a) => server::main(&a),
-        #[cfg(feature = "sql")]
         Command::Tpch(a) => tpch::main(&a),
     }
 }

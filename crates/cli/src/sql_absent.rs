@@ -1,4 +1,4 @@
-//! `sql` of a binary that was built without it: it says how to build one that has it.
+//! `sql` and `bench tpch` of a binary that was built without SQL: it says how to build one that has it.
 
 use crate::output::{Failure, Outcome};
 use clap::Args;
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Directory of the database, and statements: not in this build
+    /// Not in this build
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
