@@ -16,6 +16,7 @@ mod load;
 mod numbers;
 mod output;
 mod parse;
+mod point;
 mod row;
 mod rows;
 mod scan;
@@ -32,10 +33,12 @@ pub use load::Progress;
 pub use output::{Format, cell, write_rows};
 pub use rows::Rows;
 pub use schema::{Column, ColumnType, TableLayout};
-pub use session::{Answer, SqlSession};
+pub use session::{Answer, Prepared, SqlSession};
 
 /// Arrow, whose batches rows come in.
 pub use datafusion::arrow;
+/// A value of a parameter.
+pub use datafusion::scalar::ScalarValue as Value;
 
 use catalogue::Catalogue;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::load::{Load, Progress};
 use crate::numbers;
 use crate::parse::parse;
+use crate::point::Point;
 use crate::rows::Rows;
 use crate::schema::{Definition, TableLayout};
 use crate::threads::Threads;
@@ -21,6 +22,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue as Value;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -43,6 +45,12 @@ pub enum Answer {
     Changed(u64),
     /// It is done: what, in the words of SQL.
     Done(&'static str),
+}
+
+/// A statement that was parsed, to be run with values of its parameters.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    statement: Statement,
 }
 
 /// One user of SQL on a database, with a transaction perhaps.
@@ -154,18 +162,57 @@ impl SqlSession {
         Ok(())
     }
 
+    /// Parses a statement that is to be run more than once, with `$1`, `$2` and so on in the place of values. It
+    /// belongs to no session, and sees the tables that there are when it is run.
+    ///
+    /// ```
+    /// use terrace_query::{Answer, Sql, Value};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
+    /// session.run("CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT)")?;
+    /// let insert = session.prepare("INSERT INTO stock VALUES ($1, $2)")?;
+    /// session.run_prepared(&insert, &[Value::from("chair"), Value::from(7)])?;
+    /// let query = session.prepare("SELECT pieces FROM stock WHERE item = $1")?;
+    /// let Answer::Rows(rows) = session.run_prepared(&query, &[Value::from("chair")])? else { panic!() };
+    /// assert_eq!(rows.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Statement`] if it is none, or several.
+    pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        let mut statements = parse(text)?;
+        match (statements.pop_front(), statements.is_empty()) {
+            (Some(statement), true) => Ok(Prepared { statement }),
+            _ => Err(Error::Statement("one statement is prepared at a time".into())),
+        }
+    }
+
+    /// Runs a prepared statement with these values of its parameters.
+    ///
+    /// # Errors
+    /// As [`SqlSession::run`]; [`Error::Statement`] for a parameter without a value.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Answer> {
+        self.with_values(prepared.statement.clone(), values)
+    }
+
     fn statement(&mut self, statement: Statement) -> Result<Answer> {
-        let answer = self.tried(statement)?;
+        self.with_values(statement, &[])
+    }
+
+    fn with_values(&mut self, statement: Statement, values: &[Value]) -> Result<Answer> {
+        let answer = self.tried(statement, values)?;
         // Its moment has ended by now: nobody needs what is replaced.
         self.catalogue.seal_full();
         Ok(answer)
     }
 
-    fn tried(&mut self, mut statement: Statement) -> Result<Answer> {
+    fn tried(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
         numbers::make_floats(&mut statement);
         let tries = if self.transaction.is_none() { TRIES } else { 1 };
         for tried in 1..tries {
-            match self.once(statement.clone()) {
+            match self.once(statement.clone(), values) {
                 Err(Error::Conflict(_)) => {}
                 Err(Error::Database(terrace::Error::SnapshotEnded { .. }))
                     if tried <= ENDED_TRIES => {}
@@ -174,11 +221,11 @@ impl SqlSession {
             // Longer each time, up to some milliseconds: others get on.
             std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
         }
-        self.once(statement)
+        self.once(statement, values)
     }
 
-    fn once(&mut self, mut statement: Statement) -> Result<Answer> {
-        let mut layout = TableLayout::Rows;
+    fn once(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
+        let (mut layout, mut point) = (TableLayout::Rows, None);
         if let Statement::Statement(statement) = &mut statement {
             if let Some(answer) = self.of_transaction(statement) {
                 return answer;
@@ -187,6 +234,7 @@ impl SqlSession {
                 return answer;
             }
             layout = take_layout(statement)?;
+            point = Point::of(statement);
             // Rows of the other table could be taken for rows of this one.
             if matches!(&**statement, ast::Statement::Update(update) if !update.table.joins.is_empty())
             {
@@ -201,8 +249,17 @@ impl SqlSession {
             Some(open) => Arc::clone(&open.view),
             None => View::new(self.catalogue.db.begin(), false),
         };
+        if let Some(point) = point
+            && let Some(rows) = point.read(&self.catalogue, &view, values)?
+        {
+            return Ok(Answer::Rows(rows));
+        }
         *self.view.lock() = Some(Arc::clone(&view));
         let plan = self.runtime.block_on(self.context.state().statement_to_plan(statement));
+        let plan = match values {
+            [] => plan,
+            values => plan.and_then(|plan| plan.with_param_values(values.to_vec())),
+        };
         let ended = plan.map_err(Error::from).and_then(|plan| self.execute(plan, &view, layout));
         *self.view.lock() = None;
         ended

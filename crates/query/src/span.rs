@@ -142,7 +142,12 @@ fn gather(filter: &Expr, conditions: &mut Vec<(String, Operator, ScalarValue)>) 
 }
 
 /// Appends a value to a key; none if it is not of the column's type, or NULL.
-fn encode(value: &ScalarValue, kind: ColumnType, key: &mut Vec<u8>, is_last: bool) -> Option<()> {
+pub(crate) fn encode(
+    value: &ScalarValue,
+    kind: ColumnType,
+    key: &mut Vec<u8>,
+    is_last: bool,
+) -> Option<()> {
     match (kind, value) {
         (ColumnType::Boolean, ScalarValue::Boolean(Some(value))) => value.encode_to(key, is_last),
         (ColumnType::SmallInt, ScalarValue::Int16(Some(value))) => value.encode_to(key, is_last),

@@ -5,5 +5,6 @@ mod common;
 mod copy;
 mod errors;
 mod filters;
+mod points;
 mod tables;
 mod transactions;

@@ -1,0 +1,137 @@
+//! Queries of one row by its key, and prepared statements.
+
+use crate::common::{TestSql, asked, refused, run};
+use terrace_query::{Answer, SqlSession, Value, arrow::array::RecordBatch};
+
+/// What a query answers, with its columns' names and types.
+fn answered(session: &mut SqlSession, query: &str) -> Result<Vec<String>, String> {
+    let answer = session.run(query).map_err(|error| error.to_string())?.pop();
+    let Some(Answer::Rows(rows)) = answer else { panic!("{query}: {answer:?}") };
+    let mut lines = vec![format!("{:?}", rows.schema().fields())];
+    for batch in rows {
+        let batch: RecordBatch = batch.map_err(|error| error.to_string())?;
+        for row in 0..batch.num_rows() {
+            let cells = batch.columns().iter().map(|column| terrace_query::cell(column, row));
+            lines.push(cells.collect::<Vec<_>>().join("|"));
+        }
+    }
+    Ok(lines)
+}
+
+/// A look-up is the same query as one that the engine answers: a condition that is always true makes it one of those.
+#[test]
+fn a_row_that_is_looked_up_is_the_one_that_the_engine_finds() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (\"K\" SMALLINT, b TEXT, c INT, d DECIMAL(5,1), PRIMARY KEY (b, \"K\"));
+         INSERT INTO t VALUES (1, 'x', 5, 1.5), (2, 'x', NULL, NULL), (-3, 'it''s', 7, 0.0);
+         CREATE TABLE u (k BIGINT PRIMARY KEY, f DOUBLE); INSERT INTO u VALUES (7, 0.5), (-8, 1.5);
+         CREATE TABLE e (f DOUBLE PRIMARY KEY, d DATE); INSERT INTO e VALUES (0.0, '2026-11-28')",
+    );
+    for query in [
+        "SELECT * FROM t WHERE \"K\" = 1 AND b = 'x'",
+        "SELECT c, b FROM t WHERE b = 'x' AND \"K\" = 2",
+        "SELECT D FROM t WHERE B = 'it''s' AND \"K\" = -3",
+        "SELECT c FROM t WHERE b = 'none' AND \"K\" = 1",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 70000",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 1.0",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 1.5",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 1 AND c = 5",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 1 AND \"K\" = 2",
+        "SELECT c FROM t WHERE b = 'x'",
+        "SELECT c + 1 FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT c AS renamed FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT c FROM t AS other WHERE b = 'x' AND \"K\" = 1",
+        "SELECT count(*) FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT DISTINCT c FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = 1 LIMIT 0",
+        "SELECT * EXCLUDE (c) FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT * FROM u WHERE k = 7",
+        "SELECT f FROM public.u WHERE k = 9223372036854775808",
+        "SELECT f FROM u WHERE k = '7'",
+        "SELECT f FROM u WHERE k = NULL",
+        "SELECT d FROM e WHERE f = 0",
+        "SELECT d FROM e WHERE f = -0.0",
+    ] {
+        let found = answered(&mut session, query);
+        let asked_of_all = query.replacen(" WHERE ", " WHERE 1 = 1 AND ", 1);
+        assert_eq!(found, answered(&mut session, &asked_of_all), "{query}");
+        assert!(found.is_ok(), "{query}: {found:?}");
+    }
+    for wrong in [
+        "SELECT k FROM t WHERE b = 'x' AND \"K\" = 1",
+        "SELECT c FROM t WHERE b = 5 AND \"K\" = 1",
+        "SELECT c, c FROM u WHERE k = 7",
+        "SELECT a FROM s WHERE k = 7",
+    ] {
+        assert!(answered(&mut session, wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_look_up_sees_what_its_transaction_sees() {
+    let test = TestSql::new();
+    let (mut session, mut other) = (test.sql.session(), test.sql.session());
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 10)");
+    run(&mut session, "BEGIN ISOLATION LEVEL SERIALIZABLE");
+    let query = "SELECT v FROM t WHERE k = 1";
+    assert_eq!(asked(&mut session, query), ["10"]);
+    run(&mut other, "UPDATE t SET v = 11 WHERE k = 1");
+    assert_eq!(
+        (asked(&mut session, query), asked(&mut other, query)),
+        (vec!["10".into()], vec!["11".into()])
+    );
+    run(&mut session, "INSERT INTO t VALUES (2, 20)");
+    assert_eq!(asked(&mut session, "SELECT v FROM t WHERE k = 2"), ["20"]);
+    // It was certified as any other read.
+    assert!(refused(&mut session, "COMMIT").contains("came first"));
+    run(&mut session, "BEGIN");
+    assert!(refused(&mut session, "INSERT INTO t VALUES (1, 1)").contains("primary key (1)"));
+    assert!(refused(&mut session, query).contains("ROLLBACK"));
+}
+
+#[test]
+fn prepared_statements_take_values_and_see_the_tables_of_their_run() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)");
+    let insert = session.prepare("INSERT INTO t VALUES ($1, $2)").expect("prepared");
+    for k in 0..10i64 {
+        let values = [Value::from(k), Value::from(format!("text {k}"))];
+        assert!(matches!(session.run_prepared(&insert, &values), Ok(Answer::Changed(1))));
+    }
+    let query = session.prepare("SELECT v FROM t WHERE k = $1").expect("prepared");
+    let general = session.prepare("SELECT v FROM t WHERE k + 0 = $1").expect("prepared");
+    let found = |session: &mut SqlSession, of, value: Value| -> Result<Vec<String>, String> {
+        let answer = session.run_prepared(of, &[value]).map_err(|error| error.to_string())?;
+        let Answer::Rows(rows) = answer else { panic!("{answer:?}") };
+        let texts = rows.map(|batch| {
+            let batch = batch.map_err(|error| error.to_string())?;
+            Ok((0..batch.num_rows())
+                .map(|row| terrace_query::cell(batch.column(0), row))
+                .collect::<Vec<_>>())
+        });
+        texts.collect::<Result<Vec<_>, String>>().map(|texts| texts.concat())
+    };
+    for value in [
+        Value::from(7i64),
+        Value::from(7i32),
+        Value::from(-1i64),
+        Value::Int64(None),
+        Value::from("7"),
+    ] {
+        let expected = found(&mut session, &general, value.clone());
+        assert_eq!(found(&mut session, &query, value.clone()), expected, "{value}");
+    }
+    assert_eq!(found(&mut session, &query, Value::from(7i64)), Ok(vec!["text 7".to_owned()]));
+    run(
+        &mut session,
+        "DROP TABLE t; CREATE TABLE t (v INT, k INT PRIMARY KEY); INSERT INTO t VALUES (5, 7)",
+    );
+    assert_eq!(found(&mut session, &query, Value::from(7i64)), Ok(vec!["5".to_owned()]));
+    assert!(session.run_prepared(&query, &[]).is_err(), "a value is missing");
+    assert!(session.prepare("SELECT 1; SELECT 2").is_err());
+    assert!(session.prepare("").is_err());
+}
