@@ -155,24 +155,21 @@ impl Batches {
         Ok(opened)
     }
 
-    /// The next rows; none if there are no more.
+    /// The next page's rows, of which there may be none; none if there are no more pages. Whoever asks goes on to other
+    /// things between pages: of a condition that holds for few rows there are many without any.
     fn gather(&mut self) -> Result<Option<RecordBatch>> {
-        loop {
-            let mut part = match self.at.take() {
-                Some(part) => part,
-                None => match self.units.next() {
-                    Some(Unit { from, to, segment }) => Part { from, to, segment, opened: None },
-                    None => return Ok(None),
-                },
-            };
-            let (batch, is_over) = self.page(&mut part)?;
-            if !is_over {
-                self.at = Some(part);
-            }
-            if batch.num_rows() > 0 {
-                return Ok(Some(batch));
-            }
+        let mut part = match self.at.take() {
+            Some(part) => part,
+            None => match self.units.next() {
+                Some(Unit { from, to, segment }) => Part { from, to, segment, opened: None },
+                None => return Ok(None),
+            },
+        };
+        let (batch, is_over) = self.page(&mut part)?;
+        if !is_over {
+            self.at = Some(part);
         }
+        Ok(Some(batch))
     }
 
     /// Rows from where the part is; whether there are no more in it.

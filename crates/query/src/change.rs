@@ -7,7 +7,7 @@ use crate::row::{DELETED, Layout};
 use crate::rows::Rows;
 use crate::view::{View, Within};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::datasource::source_as_provider;
@@ -91,7 +91,11 @@ fn held(rows: Rows, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
                 instead: "change some at a time: what a transaction writes takes at most 4 MiB",
             });
         }
-        let fitted = |(column, field): (&ArrayRef, &Arc<Field>)| cast(column, field.data_type());
+        // A value of a parameter that does not fit is an error, as one that stands in the statement is.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let fitted = |(column, field): (&ArrayRef, &Arc<Field>)| {
+            cast_with_options(column, field.data_type(), &options)
+        };
         let columns = batch.columns().iter().zip(schema.fields()).map(fitted);
         let columns = columns.collect::<Result<_, _>>().map_err(DataFusionError::from)?;
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns);

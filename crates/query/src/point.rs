@@ -57,7 +57,7 @@ impl Point {
             }
             items => {
                 let column = |item: &SelectItem| match item {
-                    SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(normal(name)),
+                    SelectItem::UnnamedExpr(Expr::Identifier(name)) => normal(name),
                     _ => None,
                 };
                 Some(items.iter().map(column).collect::<Option<Vec<_>>>()?)
@@ -156,11 +156,11 @@ impl Given {
     }
 }
 
-/// The name that an identifier means.
-fn normal(name: &Ident) -> String {
+/// The name that an identifier means; none if it is a variable's.
+fn normal(name: &Ident) -> Option<String> {
     match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
+        Some(_) => Some(name.value.clone()),
+        None => (!name.value.starts_with('@')).then(|| name.value.to_ascii_lowercase()),
     }
 }
 
@@ -182,7 +182,7 @@ fn gather(condition: &Expr, given: &mut Vec<(String, Given)>) -> Option<()> {
                 }
                 _ => return None,
             };
-            let name = normal(name);
+            let name = normal(name)?;
             let is_new = given.iter().all(|(there, _)| *there != name);
             is_new.then(|| given.push((name, value)))
         }

@@ -44,7 +44,9 @@ impl ColumnType {
             DataType::Int64 => ColumnType::BigInt,
             DataType::Float32 => ColumnType::Real,
             DataType::Float64 => ColumnType::Double,
-            DataType::Decimal128(precision, scale) => ColumnType::Decimal(*precision, *scale),
+            DataType::Decimal128(precision, scale) if *scale >= 0 => {
+                ColumnType::Decimal(*precision, *scale)
+            }
             DataType::Utf8 | DataType::Utf8View => ColumnType::Text,
             DataType::Binary => ColumnType::Bytes,
             DataType::Date32 => ColumnType::Date,

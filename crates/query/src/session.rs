@@ -20,7 +20,7 @@ use crate::threads::Threads;
 use crate::view::View;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue as Value;
 use datafusion::sql::parser::Statement;
@@ -62,6 +62,8 @@ pub struct SqlSession {
     view: Arc<Mutex<Option<Arc<View>>>>,
     transaction: Option<Open>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
+    /// Whether an option of the engine was SET.
+    has_options: bool,
 }
 
 /// A transaction between BEGIN and COMMIT.
@@ -94,7 +96,15 @@ impl SqlSession {
             context.catalog("terrace").expect("invariant: the default catalogue was just made");
         // An error would mean that such catalogues have no schemas.
         let _before = home.register_schema("public", Arc::new(tables));
-        SqlSession { catalogue, runtime, context, view, transaction: None, progress: None }
+        SqlSession {
+            catalogue,
+            runtime,
+            context,
+            view,
+            transaction: None,
+            progress: None,
+            has_options: false,
+        }
     }
 
     /// Has `tell` told of the progress of COPY FROM, several times a second and at its end.
@@ -210,7 +220,10 @@ impl SqlSession {
 
     fn tried(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
         numbers::make_floats(&mut statement);
-        let tries = if self.transaction.is_none() { TRIES } else { 1 };
+        // These try their parts again by themselves.
+        let is_tried = matches!(&statement, Statement::Statement(statement) if matches!(&**statement,
+            ast::Statement::Copy { .. } | ast::Statement::OptimizeTable { .. }));
+        let tries = if self.transaction.is_none() && !is_tried { TRIES } else { 1 };
         for tried in 1..tries {
             match self.once(statement.clone(), values) {
                 Err(Error::Conflict(_)) => {}
@@ -234,7 +247,21 @@ impl SqlSession {
                 return answer;
             }
             layout = take_layout(statement)?;
-            point = Point::of(statement);
+            // Options may say what names mean, and of which types answers are.
+            self.has_options |= matches!(&**statement, ast::Statement::Set(_));
+            point = if self.has_options { None } else { Point::of(statement) };
+            if matches!(
+                &**statement,
+                ast::Statement::Prepare { .. }
+                    | ast::Statement::Execute { .. }
+                    | ast::Statement::Deallocate { .. }
+            ) {
+                // A prepared plan would go on reading the moment of PREPARE.
+                return Err(Error::Unsupported {
+                    what: "PREPARE and EXECUTE".into(),
+                    instead: "run the statement as it is; programs have `SqlSession::prepare`",
+                });
+            }
             // Rows of the other table could be taken for rows of this one.
             if matches!(&**statement, ast::Statement::Update(update) if !update.table.joins.is_empty())
             {
@@ -383,15 +410,6 @@ impl SqlSession {
                 }
                 Ok(Answer::Changed(changed))
             }
-            // A prepared plan would go on reading the moment of PREPARE.
-            LogicalPlan::Statement(
-                PlanStatement::Prepare(_)
-                | PlanStatement::Execute(_)
-                | PlanStatement::Deallocate(_),
-            ) => Err(Error::Unsupported {
-                what: "PREPARE and EXECUTE".into(),
-                instead: "run the statement as it is",
-            }),
             LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Dml(_)) => {
                 Err(Error::Unsupported {
                     what: "EXPLAIN ANALYZE of a change".into(),

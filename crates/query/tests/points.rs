@@ -135,3 +135,43 @@ fn prepared_statements_take_values_and_see_the_tables_of_their_run() {
     assert!(session.prepare("SELECT 1; SELECT 2").is_err());
     assert!(session.prepare("").is_err());
 }
+
+#[test]
+fn values_that_do_not_fit_are_errors_and_never_null() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, c INT, d DATE)");
+    let insert = session.prepare("INSERT INTO t VALUES ($1, $2, $3)").expect("prepared");
+    let update = session.prepare("UPDATE t SET c = $1 WHERE k = $2").expect("prepared");
+    let fits = [Value::from(1), Value::from(5), Value::from("2026-11-28")];
+    session.run_prepared(&insert, &fits).expect("inserted");
+    for (statement, values) in [
+        (&insert, vec![Value::from(2), Value::from(5_000_000_000i64), Value::from("2026-11-28")]),
+        (&insert, vec![Value::from(2), Value::from(5), Value::from("2026-13-01")]),
+        (&update, vec![Value::from("abc"), Value::from(1)]),
+        (&update, vec![Value::from(5_000_000_000i64), Value::from(1)]),
+    ] {
+        let answer = session.run_prepared(statement, &values);
+        assert!(answer.is_err(), "{values:?}: {answer:?}");
+    }
+    assert_eq!(asked(&mut session, "SELECT * FROM t"), ["1,5,2026-11-28"]);
+    let refusing = session.prepare("PREPARE p AS INSERT INTO t VALUES ($1, 1, NULL)");
+    let refusing = refusing.expect("a statement");
+    assert!(session.run_prepared(&refusing, &[Value::from(9)]).is_err());
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["1"]);
+}
+
+/// The engine lowers letters of ASCII alone, and options say whether it does.
+#[test]
+fn names_mean_what_the_engine_takes_them_for() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let columns = "k INT PRIMARY KEY, \u{c4} INT, \"\u{e4}\" INT";
+    run(&mut session, &format!("CREATE TABLE t ({columns}); INSERT INTO t VALUES (1, 2, 3)"));
+    assert_eq!(asked(&mut session, "SELECT \u{c4} FROM t WHERE K = 1"), ["2"]);
+    assert!(
+        refused(&mut session, "CREATE TABLE n (k DECIMAL(5, -2) PRIMARY KEY)").contains("type")
+    );
+    run(&mut session, "SET datafusion.sql_parser.enable_ident_normalization = false");
+    assert!(refused(&mut session, "SELECT K FROM t WHERE k = 1").contains("K"));
+}
