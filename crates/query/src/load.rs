@@ -115,7 +115,6 @@ impl Load {
             0 => error,
             rows => Error::Loaded { rows, path, source: Box::new(error) },
         })?;
-        catalogue.seal_full();
         Ok(rows)
     }
 }

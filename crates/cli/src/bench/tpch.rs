@@ -34,7 +34,8 @@ pub struct Arguments {
     /// What queries may take of memory together, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     query_memory: usize,
-    /// Directory of the CSV files and databases, created if absent; files that are there are not written again
+    /// Directory, created if absent, of the CSV files, which are not written again if they are there, and of the
+    /// databases `terrace-rows` and `terrace-columns`, which are replaced
     /// [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
