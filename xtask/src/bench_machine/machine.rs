@@ -106,9 +106,10 @@ impl Machine {
     }
 
     /// Boots, with `settings` of the guest's script, until the `end`. What each command printed is
-    /// kept in a folder named `name`. An emulator that dies before the guest's first word, or of a
-    /// signal in a boot that loses nothing by it, is started once more, and that is printed: a
-    /// guest can end itself, but not its emulator.
+    /// kept in a folder named `name`. An emulator that dies before the guest's first word or of a
+    /// signal, or whose kernel does, is started once more on the NVDIMMs as they were, and that is
+    /// printed: our programs can end themselves, but neither of these. (Emulators run a kernel's
+    /// change to its own code a moment too late on the other processor now and then.)
     pub fn boot(
         &self,
         name: &str,
@@ -117,9 +118,11 @@ impl Machine {
         end: End,
     ) -> Result<Boot, String> {
         for _ in 0..BOOTS_AGAIN {
+            self.copy_images("nvdimm", "before")?;
             match self.boot_once(name, firmware, settings, end) {
                 Err(failure) if failure.is_of_the_emulator => {
                     println!("    boot `{name}` again: {}", failure.why);
+                    self.copy_images("before", "nvdimm")?;
                 }
                 Err(failure) => return Err(failure.why),
                 Ok(boot) => return Ok(boot),
@@ -152,8 +155,7 @@ impl Machine {
         let status = ended.map_err(|e| early(format!("the emulator could not be ended: {e}")))?;
         line.hear_the_rest();
         if let Err(why) = said {
-            let crashed =
-                end == End::InOrder && was_alive == Some(false) && status.code().is_none();
+            let crashed = was_alive == Some(false) && status.code().is_none();
             return Err(line.failure(&format!("{why} ({status})"), crashed));
         }
         let how = if end == End::InOrder { "off in order" } else { "power cut" };
@@ -213,6 +215,18 @@ impl Machine {
         command
     }
 
+    /// Copies the NVDIMMs' images from one ending of their names to another.
+    fn copy_images(&self, from: &str, to: &str) -> Result<(), String> {
+        for (name, _, _) in NVDIMMS {
+            let [from, to] = [from, to].map(|ending| self.folder.join(format!("{name}.{ending}")));
+            let copied = Command::new("cp").arg("--sparse=always").arg(&from).arg(&to).status();
+            if !copied.is_ok_and(|status| status.success()) {
+                return Err(format!("{} could not be copied to {}", from.display(), to.display()));
+            }
+        }
+        Ok(())
+    }
+
     fn keep(&self, name: &str, boot: &Boot) -> Result<(), String> {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -245,6 +259,8 @@ struct SerialLine {
     last: VecDeque<String>,
     /// Whether the guest's script has begun.
     has_spoken: bool,
+    /// Whether the kernel died of a fault of its own; one whose `/init` ended says otherwise.
+    kernel_crashed: bool,
     /// Everything that was said.
     log: BufWriter<File>,
     boot: Boot,
@@ -260,6 +276,7 @@ impl SerialLine {
             lines,
             last: VecDeque::new(),
             has_spoken: false,
+            kernel_crashed: false,
             log: BufWriter::new(log),
             boot: Boot::default(),
             open: None,
@@ -292,7 +309,8 @@ impl SerialLine {
         let _unwritten = self.log.flush();
         let last = Vec::from(std::mem::take(&mut self.last)).join("\n      ");
         let why = format!("the guest: {why}; its last lines:\n      {last}");
-        Failure { why, is_of_the_emulator: emulator_crashed || !self.has_spoken }
+        let is_of_the_emulator = emulator_crashed || self.kernel_crashed || !self.has_spoken;
+        Failure { why, is_of_the_emulator }
     }
 
     /// What the emulator had passed on before it was ended.
@@ -306,6 +324,7 @@ impl SerialLine {
         // The log is for people; a full disk must not look like a failing guest.
         let _unwritten = writeln!(self.log, "{line}");
         self.has_spoken |= line.contains("@@ ");
+        self.kernel_crashed |= line.contains("Kernel panic - not syncing: Fatal exception");
         self.last.push_back(line.to_owned());
         if self.last.len() > LAST_LINES {
             self.last.pop_front();
