@@ -3,6 +3,7 @@
 use crate::columns::{Condition, Opened, Segment, read_selected};
 use crate::error::Result;
 use crate::row::{DELETED, Layout, RowBuilder};
+use crate::span::Span;
 use crate::units::Unit;
 use crate::view::{Reads, Source};
 use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 /// A batch has so many rows at the most, and ends behind the row that brings it to so many bytes.
 const BATCH_ROWS: usize = 8192;
 const BATCH_BYTES: usize = 4 << 20;
+/// Rows that are looked up together.
+const LOOKED_UP: usize = 64;
 
 /// What rows are gathered to.
 pub(crate) enum Gathered {
@@ -78,6 +81,11 @@ impl Gathered {
         }
     }
 
+    fn is_full(&self) -> bool {
+        let (rows, bytes) = self.size();
+        rows >= BATCH_ROWS || bytes >= BATCH_BYTES
+    }
+
     fn finish(&mut self) -> Result<RecordBatch> {
         match self {
             Gathered::Rows(rows) => rows.finish(),
@@ -90,6 +98,7 @@ impl Gathered {
 pub(crate) struct Counts {
     pub bytes: Count,
     pub segments: Count,
+    pub looked_up: Count,
     pub baseline: BaselineMetrics,
 }
 
@@ -104,8 +113,17 @@ pub(crate) struct Batches {
     pub condition: Condition,
     pub units: std::vec::IntoIter<Unit>,
     pub counts: Counts,
-    at: Option<Part>,
+    at: Option<Reading>,
     has_failed: bool,
+}
+
+/// What is being read.
+enum Reading {
+    Part(Part),
+    /// The rows of these keys, from one of them on.
+    Keys(Vec<Vec<u8>>, usize),
+    /// The rows of the entries of an index in a span, by its place among the table's.
+    Entries(usize, Span),
 }
 
 /// A part that is being read.
@@ -116,6 +134,18 @@ struct Part {
     segment: Option<Arc<Segment>>,
     /// It, where there are rows over it or it is not wanted as a whole.
     opened: Option<Opened>,
+}
+
+impl Reading {
+    fn of(unit: Unit) -> Reading {
+        match unit {
+            Unit::Part { from, to, segment } => {
+                Reading::Part(Part { from, to, segment, opened: None })
+            }
+            Unit::Keys(keys) => Reading::Keys(keys, 0),
+            Unit::Entries { index, span } => Reading::Entries(index, span),
+        }
+    }
 }
 
 impl Batches {
@@ -158,27 +188,57 @@ impl Batches {
     /// The next page's rows, of which there may be none; none if there are no more pages. Whoever asks goes on to other
     /// things between pages: of a condition that holds for few rows there are many without any.
     fn gather(&mut self) -> Result<Option<RecordBatch>> {
-        let mut part = match self.at.take() {
-            Some(part) => part,
-            None => match self.units.next() {
-                Some(Unit { from, to, segment }) => Part { from, to, segment, opened: None },
-                None => return Ok(None),
-            },
-        };
-        let (batch, is_over) = self.page(&mut part)?;
-        if !is_over {
-            self.at = Some(part);
+        loop {
+            let reading = match self.at.take() {
+                Some(reading) => reading,
+                None => match self.units.next() {
+                    Some(unit) => Reading::of(unit),
+                    None if self.builder.size().0 > 0 => return self.page().map(Some),
+                    None => return Ok(None),
+                },
+            };
+            self.at = match reading {
+                Reading::Part(part) if part.segment.is_some() => {
+                    if self.builder.size().0 == 0 {
+                        return self.over_segment(part).map(Some);
+                    }
+                    Some(Reading::Part(part))
+                }
+                Reading::Part(mut part) => {
+                    let is_over = self.rows(&mut part, &mut None)?;
+                    (!is_over).then_some(Reading::Part(part))
+                }
+                Reading::Keys(keys, at) => {
+                    let to = keys.len().min(at + LOOKED_UP);
+                    self.look_up(&keys[at..to], false)?;
+                    (to < keys.len()).then_some(Reading::Keys(keys, to))
+                }
+                Reading::Entries(index, span) => {
+                    let from = self.entries(index, &span)?;
+                    from.map(|from| Reading::Entries(index, Span { from, ..span }))
+                }
+            };
+            let is_next_segment =
+                matches!(&self.at, Some(Reading::Part(part)) if part.segment.is_some());
+            if self.builder.is_full() || is_next_segment {
+                return self.page().map(Some);
+            }
         }
-        Ok(Some(batch))
     }
 
-    /// Rows from where the part is; whether there are no more in it.
-    fn page(&mut self, part: &mut Part) -> Result<(RecordBatch, bool)> {
+    /// What was gathered of rows, as far as it is wanted.
+    fn page(&mut self) -> Result<RecordBatch> {
+        self.counts.bytes.add(self.builder.size().1);
+        let rows = self.builder.finish()?;
+        self.condition.filter(rows, self.wanted)
+    }
+
+    /// Gathers rows from where the part is, and their keys with whether they are there, if those are wanted; whether
+    /// there are no more in it.
+    fn rows(&mut self, part: &mut Part, keys: &mut Option<Vec<(Vec<u8>, bool)>>) -> Result<bool> {
         let builder = &mut self.builder;
-        let is_over_segment = part.segment.is_some();
-        let begin = part.from.clone();
         let has_marks = self.layout.as_ref().is_some_and(|layout| layout.definition.is_columns());
-        let (mut pushed, mut last, mut keys) = (Ok(()), None, Vec::new());
+        let (mut pushed, mut last) = (Ok(()), None);
         let (from, to) =
             (part.from.as_ref().map(Vec::as_slice), part.to.as_ref().map(Vec::as_slice));
         let is_over = self.source.visit(from, to, &mut |key, value| {
@@ -186,11 +246,11 @@ impl Batches {
             if is_live {
                 pushed = builder.push(key, value);
             }
-            if is_over_segment {
+            let mut is_full = builder.is_full();
+            if let Some(keys) = keys {
                 keys.push((key.to_vec(), is_live));
+                is_full |= keys.len() >= BATCH_ROWS;
             }
-            let (rows, bytes) = builder.size();
-            let is_full = rows >= BATCH_ROWS || bytes >= BATCH_BYTES || keys.len() >= BATCH_ROWS;
             if is_full {
                 last = Some(key.to_vec());
             }
@@ -200,11 +260,55 @@ impl Batches {
         if let Some(last) = last {
             part.from = Bound::Excluded(last);
         }
-        self.counts.bytes.add(builder.size().1);
-        let rows = builder.finish()?;
+        Ok(is_over)
+    }
+
+    /// Gathers the rows of some keys; whether each has to be there.
+    fn look_up(&mut self, keys: &[Vec<u8>], are_there: bool) -> Result<()> {
+        let (builder, mut pushed, mut missing) = (&mut self.builder, Ok(()), false);
+        self.counts.looked_up.add(keys.len());
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        self.source.many(&slices, &mut |number, value| match value {
+            Some(value) if pushed.is_ok() => pushed = builder.push(&keys[number], value),
+            Some(_) => {}
+            None => missing = true,
+        })?;
+        pushed?;
+        match &self.layout {
+            Some(layout) if missing && are_there => {
+                Err(layout.wrong("an index names a row that is not there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gathers the rows of some entries of an index; where to go on, if there may be more.
+    fn entries(&mut self, index: usize, span: &Span) -> Result<Option<Bound<Vec<u8>>>> {
+        let layout = self.layout.as_ref().expect("invariant: only tables have indexes");
+        let layout = Arc::clone(layout);
+        let (mut keys, mut last) = (Vec::with_capacity(LOOKED_UP), None);
+        let is_over = keys_of_entries(&*self.source, &layout, index, span, &mut |entry, key| {
+            keys.push(key);
+            let is_full = keys.len() == LOOKED_UP;
+            if is_full {
+                last = Some(entry.to_vec());
+            }
+            !is_full
+        })?;
+        self.look_up(&keys, true)?;
+        Ok(last.filter(|_| !is_over).map(Bound::Excluded))
+    }
+
+    /// Rows of a segment, with those over it, from where the part is.
+    fn over_segment(&mut self, mut part: Part) -> Result<RecordBatch> {
+        let (begin, mut keys) = (part.from.clone(), Some(Vec::new()));
+        let is_over = self.rows(&mut part, &mut keys)?;
+        let keys = keys.unwrap_or_default();
+        self.counts.bytes.add(self.builder.size().1);
+        let rows = self.builder.finish()?;
         let wanted = self.wanted;
         let (Some(segment), Some(layout)) = (&part.segment, &self.layout) else {
-            return Ok((self.condition.filter(rows, wanted)?, is_over));
+            unreachable!("invariant: asked of a table's segments only")
         };
         if part.opened.is_none() {
             self.counts.segments.add(1);
@@ -214,14 +318,46 @@ impl Batches {
                 let place = (source, &**layout);
                 let rows = read_selected(place, segment, columns, &self.condition, &mut bytes)?;
                 self.counts.bytes.add(bytes);
-                return Ok((rows, true));
+                return Ok(rows);
             }
             part.opened = Some(self.open(segment, layout, &begin)?);
         }
         let opened = part.opened.as_mut().expect("invariant: opened above");
         let to = is_over.then_some(&part.to);
         let rows = opened.with_rows((&*self.source, layout), &keys, &rows, to)?;
-        Ok((self.condition.filter(rows, wanted)?, is_over))
+        if !is_over {
+            self.at = Some(Reading::Part(part));
+        }
+        self.condition.filter(rows, wanted)
+    }
+}
+
+/// Tells `each` the entries of an index in a span, with the keys of their rows, until it says no; whether there are no
+/// more.
+///
+/// # Errors
+/// [`Error::Row`](crate::Error::Row) for what is no entry, and those of the database.
+pub(crate) fn keys_of_entries(
+    source: &impl Reads,
+    layout: &Layout,
+    index: usize,
+    span: &Span,
+    each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
+) -> Result<bool> {
+    let index = &layout.definition.indexes[index];
+    let (from, to) = (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
+    let mut is_readable = true;
+    let is_over =
+        source.visit(from, to, &mut |key, value| match layout.row_of(index, key, value) {
+            Some(row) => each(key, row),
+            None => {
+                is_readable = false;
+                false
+            }
+        })?;
+    match is_readable {
+        true => Ok(is_over),
+        false => Err(layout.wrong("an entry of an index is none")),
     }
 }
 

@@ -4,14 +4,15 @@
 //! a map was left by a table that was dropped is cleared before there is another of its name. A transaction that writes
 //! to a table certifies its definition: if the table is dropped meanwhile, the transaction is refused.
 
+use crate::access::{Place, Way};
 use crate::columns::{
     Condition, Ended, SEAL_ROWS, Sealed, UNKNOWN_SHARE, can_ask, schema_of_rows, seal,
 };
 use crate::error::{Error, Result};
+use crate::facts::of_filters;
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
-use crate::schema::Definition;
-use crate::span::Span;
+use crate::schema::{Definition, Index};
 use crate::units::Units;
 use crate::view::View;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -105,6 +106,73 @@ impl Catalogue {
         // No row is ever durable before the definition that says what it is.
         self.definitions.sync()?;
         Ok(true)
+    }
+
+    /// A table as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Definition`], and those of the database.
+    pub fn defined(&self, name: &str) -> Result<Option<Definition>> {
+        let bytes = self.definitions.get(name.as_bytes())?;
+        bytes.map(|bytes| Definition::decode(name, &bytes)).transpose()
+    }
+
+    /// The index of this name, with its table's.
+    ///
+    /// # Errors
+    /// As [`Catalogue::defined`].
+    pub fn index(&self, name: &str) -> Result<Option<(String, Index)>> {
+        for table in self.tables(&View::new(self.db.begin(), false))? {
+            let indexes = self.defined(&table)?.map(|table| table.indexes).unwrap_or_default();
+            if let Some(index) = indexes.into_iter().find(|index| index.name == name) {
+                return Ok(Some((table, index)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds an index to a table, unless there is one of its name by now; none if there is no such table. It is durable
+    /// when this returns, and no transaction that read the definition before will commit.
+    ///
+    /// # Errors
+    /// Those of `new`, and of the database.
+    pub fn add_index(
+        &self,
+        table: &str,
+        name: &str,
+        new: impl FnOnce(&Definition) -> Result<Index>,
+    ) -> Result<Option<Option<Index>>> {
+        let _changes = CHANGES.lock();
+        if self.index(name)?.is_some() {
+            return Ok(Some(None));
+        }
+        let Some(definition) = self.defined(table)? else { return Ok(None) };
+        let index = new(&definition)?;
+        let added = index.clone();
+        self.define(definition.with_indexes(|definition| {
+            definition.next_index = index.number + 1;
+            definition.indexes.push(index);
+        }))?;
+        Ok(Some(Some(added)))
+    }
+
+    /// Changes the indexes of a table, if there is one of this name. As [`Catalogue::add_index`].
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn change_indexes(&self, table: &str, change: impl FnOnce(&mut Vec<Index>)) -> Result<()> {
+        let _changes = CHANGES.lock();
+        match self.defined(table)? {
+            Some(definition) => {
+                self.define(definition.with_indexes(|definition| change(&mut definition.indexes)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn define(&self, definition: Definition) -> Result<()> {
+        self.definitions.put(definition.name.as_bytes(), &definition.encode())?;
+        Ok(self.definitions.sync()?)
     }
 
     /// Drops a table; whether there was one.
@@ -348,31 +416,38 @@ impl TableProvider for Table {
         };
         let source = self.view.source(&self.map)?;
         let partitions = session.config().target_partitions();
-        let all = Span { from: Bound::Unbounded, to: Bound::Unbounded, equal: 0, bounded: false };
-        let (span, key) = match &self.scanned {
-            Scanned::Rows(layout) => {
-                (Span::of(&layout.definition, filters), &layout.definition.key[..])
-            }
-            Scanned::Items(_) => (all, &[0][..]),
-        };
+        let (mut facts, mut way, mut key) = (Vec::new(), Way::all(), &[0][..]);
         let units = match &self.scanned {
             Scanned::Rows(layout) if layout.definition.is_columns() => {
+                key = &layout.definition.key;
+                facts = of_filters(&layout.definition, filters);
+                way = Place { map: &self.map, source: &source, layout }.by_key(&facts);
                 let of = schema_of_rows(&self.schema)?;
                 let whole = conjunction(filters.iter().cloned());
                 let whole = whole.map(|whole| session.create_physical_expr(whole, &of));
                 let (asked, schema) = ((whole.transpose()?, &condition), &self.schema);
-                Units::of_columns(&source, layout, &span, schema, asked)?
+                match way.spans.hull() {
+                    Some(hull) => Units::of_columns(&source, layout, &hull, schema, asked)?,
+                    None => Units { rows: Some(0), ..Units::default() },
+                }
             }
             Scanned::Rows(layout) => {
-                let is_more = |filter| !Span::narrows(&layout.definition, filter);
+                key = &layout.definition.key;
+                facts = of_filters(&layout.definition, filters);
+                way = Place { map: &self.map, source: &source, layout }.best(&facts, None)?;
+                let is_more = |filter: &Expr| {
+                    let says = of_filters(&layout.definition, std::slice::from_ref(filter));
+                    !says.iter().any(|fact| fact.is_of(way.columns(layout)))
+                };
                 let share = if filters.iter().any(is_more) { UNKNOWN_SHARE } else { 1.0 };
-                Units::of_rows(&self.map, &span, partitions, share)
+                Units::of_rows(layout, &self.map, &way, partitions, share)
             }
-            Scanned::Items(_) => Units::of_rows(&self.map, &span, partitions, 1.0),
+            Scanned::Items(_) => Units::of_items(&self.map, partitions),
         };
-        let columns = (columns, read, schema);
-        let (scanned, order) = (self.scanned.clone(), (key, partitions));
-        Ok(Arc::new(Scan::new(scanned, source, (span, units), columns, condition, order)))
+        let scanned = (self.scanned.clone(), self.map.clone(), source);
+        let columns = (columns, read, schema, Arc::clone(&self.schema));
+        let (asked, order) = ((facts, condition), (key, partitions));
+        Ok(Arc::new(Scan::new(scanned, (way, units), columns, asked, order)))
     }
 
     fn supports_filters_pushdown(

@@ -5,6 +5,7 @@ use crate::columns::{Finder, LOADS, is_free};
 use crate::error::{Error, Result};
 use crate::row::{DELETED, Layout};
 use crate::rows::Rows;
+use crate::schema::{Definition, Index};
 use crate::view::{View, Within};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
@@ -61,7 +62,7 @@ pub(crate) fn change(
     let rows = query(Arc::unwrap_or_clone(input))?;
     let batches = held(rows, &layout.definition.schema())?;
     let changed = view.write(|transaction| {
-        let place = (&table.map, &**layout);
+        let place = (&table.map, layout);
         let definition = (&catalogue.definitions, &table.bytes[..]);
         let mut writer = Writer::begin(transaction, definition, place, what)?;
         let mut changed = 0;
@@ -109,6 +110,8 @@ fn held(rows: Rows, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
 pub(crate) enum Change {
     /// Writes it, if there is none.
     Insert,
+    /// Writes it, where it is known that there is none.
+    New,
     /// Writes it, whether there is one or not.
     Replace,
     Delete,
@@ -118,7 +121,7 @@ pub(crate) enum Change {
 pub(crate) struct Writer<'a> {
     transaction: &'a mut Transaction,
     map: &'a Map,
-    layout: &'a Layout,
+    layout: &'a Arc<Layout>,
     finder: Finder,
 }
 
@@ -131,19 +134,32 @@ impl<'a> Writer<'a> {
     pub fn begin(
         transaction: &'a mut Transaction,
         (definitions, definition): (&Map, &[u8]),
-        (map, layout): (&'a Map, &'a Layout),
+        (map, layout): (&'a Map, &'a Arc<Layout>),
         what: Change,
     ) -> Result<Writer<'a>> {
         let name = &layout.definition.name;
         if !transaction.compare(definitions, name.as_bytes(), Some(definition))? {
-            return Err(Error::dropped(name));
+            return Err(match transaction.get(definitions, name.as_bytes())? {
+                Some(now) if Definition::decode(name, &now)?.is_of(&layout.definition) => {
+                    Error::TableChanged(name.clone())
+                }
+                _ => Error::dropped(name),
+            });
         }
         // Others write rows whether a segment has them or not.
         if layout.definition.is_columns() && what == Change::Insert {
             let loads = transaction.get(map, LOADS)?;
             transaction.compare(map, LOADS, loads.as_deref())?;
         }
-        Ok(Writer { transaction, map, layout, finder: Finder::default() })
+        Ok(Writer::unchecked(transaction, (map, layout)))
+    }
+
+    /// For a transaction that certifies the table's definition by itself.
+    pub fn unchecked(
+        transaction: &'a mut Transaction,
+        (map, layout): (&'a Map, &'a Arc<Layout>),
+    ) -> Writer<'a> {
+        Writer { transaction, map, layout, finder: Finder::default() }
     }
 
     /// Does it with row `row` of a batch that has the table's columns.
@@ -170,6 +186,12 @@ impl<'a> Writer<'a> {
                 return Ok(self.transaction.put(self.map, key, DELETED)?);
             }
             Change::Delete => {
+                if let Some(old) = self.indexed(key)? {
+                    for index in self.layout.definition.kept_indexes() {
+                        let entry = self.layout.entry(index, &old, 0, key);
+                        self.remove_entry(&entry.key)?;
+                    }
+                }
                 self.transaction.delete(self.map, key)?;
                 return Ok(());
             }
@@ -177,9 +199,68 @@ impl<'a> Writer<'a> {
                 let table = self.layout.definition.name.clone();
                 return Err(Error::KeyExists { table, key: self.layout.key_text(batch, row) });
             }
-            Change::Insert | Change::Replace => {}
+            Change::Insert | Change::New => {
+                for index in self.layout.definition.kept_indexes() {
+                    self.put_entry(index, batch, row, key)?;
+                }
+            }
+            Change::Replace => {
+                let old = self.indexed(key)?;
+                for index in self.layout.definition.kept_indexes() {
+                    let old = old.as_ref().map(|old| self.layout.entry(index, old, 0, key));
+                    if old.as_ref() == Some(&self.layout.entry(index, batch, row, key)) {
+                        continue;
+                    }
+                    if let Some(old) = old {
+                        self.remove_entry(&old.key)?;
+                    }
+                    self.put_entry(index, batch, row, key)?;
+                }
+            }
         }
         Ok(self.transaction.put(self.map, key, &self.layout.value(batch, row)?)?)
+    }
+
+    /// The row of this key as it is, if there is one and an index has it.
+    fn indexed(&mut self, key: &[u8]) -> Result<Option<RecordBatch>> {
+        if self.layout.definition.kept_indexes().next().is_none() {
+            return Ok(None);
+        }
+        let value = self.transaction.get(self.map, key)?;
+        value.map(|value| self.layout.decoded(&[(key.to_vec(), value)])).transpose()
+    }
+
+    /// Puts row `row` of a batch, which has this key, into an index.
+    ///
+    /// # Errors
+    /// [`Error::NotUnique`], and those of the database.
+    pub fn put_entry(
+        &mut self,
+        index: &Index,
+        batch: &RecordBatch,
+        row: usize,
+        key: &[u8],
+    ) -> Result<()> {
+        let entry = self.layout.entry(index, batch, row, key);
+        // Two that write it at once are refused by the item that both write.
+        let other = |there: Vec<u8>| there != entry.value;
+        if entry.is_unique && self.transaction.get(self.map, &entry.key)?.is_some_and(other) {
+            return Err(Error::NotUnique {
+                table: self.layout.definition.name.clone(),
+                index: index.name.clone(),
+                values: self.layout.text(&index.columns, batch, row),
+            });
+        }
+        Ok(self.transaction.put(self.map, &entry.key, &entry.value)?)
+    }
+
+    /// Removes an entry. That there is none, as in an index that is not finished, is certified: otherwise whoever
+    /// finishes it could put in what the row was.
+    fn remove_entry(&mut self, key: &[u8]) -> Result<()> {
+        if !self.transaction.delete(self.map, key)? {
+            self.transaction.compare(self.map, key, None)?;
+        }
+        Ok(())
     }
 
     /// Whether there is no row between these keys, nor a mark of one.

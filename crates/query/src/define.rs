@@ -72,7 +72,7 @@ pub(crate) fn define(
         }
         other => Err(Error::Unsupported {
             what: other.name().to_owned(),
-            instead: "CREATE TABLE and DROP TABLE are",
+            instead: "CREATE and DROP of TABLE and INDEX are",
         }),
     }
 }

@@ -37,6 +37,34 @@ pub enum Error {
         /// The key's values.
         key: String,
     },
+    /// There is an index of this name.
+    #[error("there is an index `{name}` of table `{table}`; drop it first, or choose another name")]
+    IndexExists {
+        /// Its name.
+        name: String,
+        /// Its table.
+        table: String,
+    },
+    /// There is no index of this name.
+    #[error("there is no index `{0}`; DESCRIBE a table to see its indexes")]
+    NoIndex(String),
+    /// Two rows with the same values in the columns of a unique index.
+    #[error(
+        "table `{table}` has a row with the values ({values}) of the unique index `{index}` already"
+    )]
+    NotUnique {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The values.
+        values: String,
+    },
+    /// The table was changed while a statement wrote to it in parts.
+    #[error(
+        "table `{0}` was changed meanwhile: an index was made or dropped; run the statement again"
+    )]
+    TableChanged(String),
     /// NULL in a column that may have none.
     #[error("column `{column}` of table `{table}` may not be NULL")]
     Null {

@@ -5,6 +5,7 @@
 //! read of them. See `docs/decisions/0052-sql.md`.
 #![forbid(unsafe_code)]
 
+mod access;
 mod batches;
 mod catalogue;
 mod change;
@@ -12,6 +13,10 @@ mod columns;
 mod csv;
 mod define;
 mod error;
+mod facts;
+mod index;
+mod indexes;
+mod late;
 mod load;
 mod numbers;
 mod output;

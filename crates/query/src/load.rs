@@ -97,8 +97,7 @@ impl Load {
         let path = csv.path.clone();
         let (total_bytes, read) = (csv.bytes, csv.read.clone());
         let (sender, batches) = sync_channel(AHEAD);
-        let mut writing =
-            Writing { catalogue, map: &map, layout: &layout, definition: &definition, rows: 0 };
+        let mut writing = Writing { catalogue, map: &map, layout, definition, rows: 0 };
         let written = std::thread::scope(|scope| {
             scope.spawn(move || csv.send(&sender));
             let mut told = Instant::now();
@@ -129,8 +128,8 @@ fn ends(keys: &[Vec<u8>]) -> (&[u8], &[u8]) {
 struct Writing<'a> {
     catalogue: &'a Catalogue,
     map: &'a Map,
-    layout: &'a Layout,
-    definition: &'a [u8],
+    layout: Arc<Layout>,
+    definition: Vec<u8>,
     /// So many are committed.
     rows: u64,
 }
@@ -174,7 +173,7 @@ impl Writing<'_> {
         if let Some(row) = (1..count).find(|row| keys[*row] == keys[*row - 1]) {
             return Err(self.key_twice(&rows, row));
         }
-        let sizes = row_bytes(self.layout, &rows);
+        let sizes = row_bytes(&self.layout, &rows);
         let is_columns = self.layout.definition.is_columns();
         let rows_together = if is_columns { SEGMENT_ROWS } else { ROWS_TOGETHER };
         let mut begin = 0;
@@ -202,7 +201,7 @@ impl Writing<'_> {
     }
 
     /// Writes some rows with their keys, all or none; `is_small` if a segment may have them.
-    fn part(&self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<()> {
+    fn part(&mut self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<()> {
         let mut tried = 0;
         loop {
             let written = match self.as_segments(rows, keys, is_small) {
@@ -210,6 +209,14 @@ impl Writing<'_> {
                 other => other.map(|_| ()),
             };
             match written {
+                // An index was made or dropped: from here on its entries are written, or no more.
+                Err(Error::TableChanged(name)) => {
+                    let view = View::new(self.catalogue.db.begin(), false);
+                    let found = self.catalogue.definition(&view, &name)?;
+                    let same = found.filter(|(now, _)| now.is_of(&self.layout.definition));
+                    let (now, definition) = same.ok_or_else(|| Error::dropped(&name))?;
+                    (self.layout, self.definition) = (Arc::new(Layout::new(now)), definition);
+                }
                 Err(error) if error.may_pass() && tried < TRIES => {
                     std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
                     tried += 1;
@@ -228,13 +235,13 @@ impl Writing<'_> {
         // That there are none is certified, and who inserts one certifies the count of loads.
         transaction.certify_reads();
         let name = self.layout.definition.name.as_bytes();
-        if !transaction.compare(&self.catalogue.definitions, name, Some(self.definition))? {
+        if !transaction.compare(&self.catalogue.definitions, name, Some(&self.definition))? {
             return Err(Error::dropped(&self.layout.definition.name));
         }
-        if !is_free(&Within::new(&mut transaction, self.map), self.layout, ends(keys))? {
+        if !is_free(&Within::new(&mut transaction, self.map), &self.layout, ends(keys))? {
             return Ok(false);
         }
-        write_segments(&mut transaction, self.map, self.layout, rows)?;
+        write_segments(&mut transaction, self.map, &self.layout, rows)?;
         let loads = transaction.get(self.map, LOADS)?.and_then(|bytes| bytes.try_into().ok());
         let loads = loads.map_or(0, u64::from_le_bytes) + 1;
         transaction.put(self.map, LOADS, &loads.to_le_bytes())?;
@@ -244,11 +251,11 @@ impl Writing<'_> {
 
     fn as_rows(&self, rows: &RecordBatch, keys: &[Vec<u8>]) -> Result<()> {
         let mut transaction = self.catalogue.db.begin();
-        let definition = (&self.catalogue.definitions, self.definition);
-        let place = (self.map, self.layout);
+        let definition = (&self.catalogue.definitions, &self.definition[..]);
+        let place = (self.map, &self.layout);
         let mut writer = Writer::begin(&mut transaction, definition, place, Change::Insert)?;
         // Mostly there is nothing between them, and each need not be looked for.
-        let what = if writer.is_free(ends(keys))? { Change::Replace } else { Change::Insert };
+        let what = if writer.is_free(ends(keys))? { Change::New } else { Change::Insert };
         for (row, key) in keys.iter().enumerate() {
             writer.write_at(key, what, rows, row)?;
         }

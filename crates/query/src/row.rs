@@ -148,14 +148,30 @@ impl Layout {
         Ok(value)
     }
 
+    /// These rows, with all columns.
+    ///
+    /// # Errors
+    /// [`Error::Row`].
+    pub fn decoded(self: &Arc<Self>, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<RecordBatch> {
+        let columns: Vec<usize> = (0..self.definition.columns.len()).collect();
+        let mut builder = RowBuilder::new(Arc::clone(self), &columns, self.definition.schema());
+        rows.iter().try_for_each(|(key, value)| builder.push(key, value))?;
+        builder.finish()
+    }
+
     /// The texts of a key's values, for messages.
     pub fn key_text(&self, batch: &RecordBatch, row: usize) -> String {
+        self.text(&self.definition.key, batch, row)
+    }
+
+    /// The texts of some columns' values.
+    pub fn text(&self, columns: &[usize], batch: &RecordBatch, row: usize) -> String {
         let text = |column: &usize| {
             let value =
                 datafusion::arrow::util::display::array_value_to_string(batch.column(*column), row);
             value.unwrap_or_default()
         };
-        self.definition.key.iter().map(text).collect::<Vec<_>>().join(", ")
+        columns.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 }
 

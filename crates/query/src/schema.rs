@@ -125,6 +125,21 @@ pub struct Column {
 impl Definition {
     /// Its columns, a row for each, as DESCRIBE tells them.
     pub(crate) fn described(&self) -> RecordBatch {
+        let place = |at: usize, index: &Index| {
+            let place = index.columns.iter().position(|column| *column == at)? + 1;
+            let unique = if index.unique { ", unique" } else { "" };
+            let state = match index.state {
+                IndexState::Ready => "",
+                IndexState::Building => ", not finished: CREATE it again",
+                IndexState::Dropping => ", not removed yet: DROP it again",
+            };
+            Some(format!("{}: {place} of {}{unique}{state}", index.name, index.columns.len()))
+        };
+        let indexes = |(at, _): (usize, &Column)| {
+            let of: Vec<String> =
+                self.indexes.iter().filter_map(|index| place(at, index)).collect();
+            of.join("; ")
+        };
         let text = |name: &str, values: Vec<String>| {
             (name.to_owned(), Arc::new(StringArray::from(values)) as ArrayRef)
         };
@@ -143,6 +158,7 @@ impl Definition {
             text("data_type", each(&|(_, column)| column.kind.to_string())),
             text("is_nullable", each(&nullable)),
             text("primary_key", each(&key)),
+            text("indexes", each(&indexes)),
         ];
         RecordBatch::try_from_iter(columns).expect("invariant: as many of each")
     }
@@ -163,14 +179,34 @@ impl TableLayout {
     fn is_rows(&self) -> bool {
         *self == TableLayout::Rows
     }
+}
 
-    /// The format of definitions that have it: who knows the first only, reads no table of columns.
-    fn format(self) -> u32 {
-        match self {
-            TableLayout::Rows => 1,
-            TableLayout::Columns => 2,
-        }
-    }
+/// An index of a table of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    /// Its name, which no other of the database has.
+    pub name: String,
+    /// Its own within the table, of those that were dropped too.
+    pub number: u16,
+    /// The columns that it is in the order of.
+    pub columns: Vec<usize>,
+    /// Whether no two rows may have the same values in all of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
+    /// How far it is.
+    pub state: IndexState,
+}
+
+/// How far an index is. Whoever writes rows certifies the table's definition, and so writes what its state asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexState {
+    /// Rows that are written are put in; those that were there before are being put in; nobody reads it.
+    Building,
+    /// It has all rows.
+    Ready,
+    /// It is being removed; nobody writes or reads it.
+    Dropping,
 }
 
 /// A table as the catalogue has it, in JSON.
@@ -189,6 +225,16 @@ pub struct Definition {
     /// How its rows lie.
     #[serde(default, skip_serializing_if = "TableLayout::is_rows")]
     pub layout: TableLayout,
+    /// Its indexes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Index>,
+    /// The number of the next index.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_index: u16,
+}
+
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 impl Definition {
@@ -199,7 +245,37 @@ impl Definition {
         key: Vec<usize>,
         layout: TableLayout,
     ) -> Definition {
-        Definition { format: layout.format(), id, name, columns, key, layout }
+        let (indexes, next_index) = (Vec::new(), 0);
+        let mut new = Definition { format: 0, id, name, columns, key, layout, indexes, next_index };
+        new.format = new.needed_format();
+        new
+    }
+
+    /// The format of such a definition: who knows only the first reads no table of columns, and writes to none that
+    /// has, or had, an index.
+    fn needed_format(&self) -> u32 {
+        match self.layout {
+            TableLayout::Rows if self.next_index > 0 => 3,
+            TableLayout::Rows => 1,
+            TableLayout::Columns => 2,
+        }
+    }
+
+    /// The same with other indexes.
+    pub(crate) fn with_indexes(mut self, change: impl FnOnce(&mut Definition)) -> Definition {
+        change(&mut self);
+        self.format = self.needed_format();
+        self
+    }
+
+    /// Whether it is the same table, whatever changed of it.
+    pub(crate) fn is_of(&self, other: &Definition) -> bool {
+        self.id == other.id
+    }
+
+    /// Those that rows are put in.
+    pub(crate) fn kept_indexes(&self) -> impl Iterator<Item = &Index> {
+        self.indexes.iter().filter(|index| index.state != IndexState::Dropping)
     }
 
     /// Whether its settled rows lie column by column.
@@ -218,7 +294,7 @@ impl Definition {
         let found: Definition =
             serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let in_range = found.key.iter().all(|at| *at < found.columns.len());
-        if found.format != found.layout.format() {
+        if found.format != found.needed_format() {
             let format = found.format;
             return Err(wrong(format!("its format is {format}, which this version does not read")));
         }
@@ -227,6 +303,13 @@ impl Definition {
         }
         if !found.has_no_twins() {
             return Err(wrong("it names a column twice".into()));
+        }
+        let of_columns = |index: &Index| {
+            let in_range = index.columns.iter().all(|at| *at < found.columns.len());
+            in_range && !index.columns.is_empty() && index.number < found.next_index
+        };
+        if !found.indexes.iter().all(of_columns) || found.is_columns() && found.next_index > 0 {
+            return Err(wrong("one of its indexes is none".into()));
         }
         Ok(found)
     }

@@ -10,6 +10,7 @@ use crate::change::change;
 use crate::columns::Ended;
 use crate::define::{define, no_table, object_name, take_layout};
 use crate::error::{Error, Result};
+use crate::indexes::{create_index, drop_index};
 use crate::load::{Load, Progress};
 use crate::numbers;
 use crate::parse::parse;
@@ -35,6 +36,9 @@ use std::time::Duration;
 const TRIES: usize = 100;
 /// The same where its moment had ended, which it may have outlived by itself.
 const ENDED_TRIES: usize = 3;
+
+/// Values of one side of a join that are looked up in the other.
+const JOINED_MOST: usize = 1 << 14;
 
 /// What a statement gives.
 #[derive(Debug)]
@@ -85,6 +89,10 @@ impl SqlSession {
             .with_target_partitions(std::thread::available_parallelism().map_or(1, usize::from));
         // 0.1 is a tenth, as in the standard.
         config.options_mut().sql_parser.parse_float_as_decimal = true;
+        // What a join may say of a table's rows one by one (`late.rs`).
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.hash_join_inlist_pushdown_max_distinct_values = JOINED_MOST;
+        optimizer.hash_join_inlist_pushdown_max_size = JOINED_MOST * 64;
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(memory)
@@ -222,7 +230,7 @@ impl SqlSession {
         numbers::make_floats(&mut statement);
         // These try their parts again by themselves.
         let is_tried = matches!(&statement, Statement::Statement(statement) if matches!(&**statement,
-            ast::Statement::Copy { .. } | ast::Statement::OptimizeTable { .. }));
+            ast::Statement::Copy { .. } | ast::Statement::OptimizeTable { .. } | ast::Statement::CreateIndex(_)));
         let tries = if self.transaction.is_none() && !is_tried { TRIES } else { 1 };
         for tried in 1..tries {
             match self.once(statement.clone(), values) {
@@ -350,11 +358,13 @@ impl SqlSession {
         found.map(|found| found.map(rows)).transpose()
     }
 
-    /// COPY FROM and OPTIMIZE TABLE, which commit as they go; none if it is another statement.
+    /// Statements that commit as they go: COPY FROM, OPTIMIZE TABLE, and those of indexes; none if it is another.
     fn of_tables(&mut self, statement: &ast::Statement) -> Option<Result<Answer>> {
         let what = match statement {
             ast::Statement::Copy { to: false, .. } => "COPY FROM",
             ast::Statement::OptimizeTable { .. } => "OPTIMIZE TABLE",
+            ast::Statement::CreateIndex(_) => "CREATE INDEX",
+            ast::Statement::Drop { object_type: ast::ObjectType::Index, .. } => "DROP INDEX",
             _ => return None,
         };
         if self.transaction.is_some() {
@@ -364,6 +374,17 @@ impl SqlSession {
             }));
         }
         let catalogue = &self.catalogue;
+        match statement {
+            ast::Statement::CreateIndex(index) => return Some(create_index(catalogue, index)),
+            ast::Statement::Drop {
+                object_type: ast::ObjectType::Index, names, if_exists, ..
+            } => {
+                let mut names = names.iter();
+                let done = names.try_for_each(|name| drop_index(catalogue, name, *if_exists));
+                return Some(done.map(|()| Answer::Done("DROP INDEX")));
+            }
+            _ => {}
+        }
         if let ast::Statement::OptimizeTable { name, .. } = statement {
             let sealed = object_name(name).and_then(|name| {
                 let ended = catalogue.seal(&name, true)?;

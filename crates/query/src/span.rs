@@ -1,8 +1,8 @@
-//! Which part of a table's map a query reads, by what it asks of the primary key.
+//! Which parts of a table's map a query reads, by what it asks of the columns of a key.
 
-use crate::row::ROWS;
+use crate::facts::Fact;
 use crate::schema::{ColumnType, Definition};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
 use std::ops::{Bound, RangeBounds};
 use terrace::Key;
@@ -12,84 +12,215 @@ use terrace::Key;
 pub(crate) struct Span {
     pub from: Bound<Vec<u8>>,
     pub to: Bound<Vec<u8>>,
-    /// How many columns of the key are one value.
+}
+
+/// The columns of a key that conditions are asked of: of the primary key, or of an index.
+pub(crate) struct KeyColumns<'a> {
+    /// What keys begin with.
+    pub prefix: Vec<u8>,
+    pub columns: &'a [usize],
+    /// Whether nothing follows the last column.
+    pub is_whole: bool,
+    /// Whether columns may be NULL: then a byte before each says whether it is not.
+    pub has_nulls: bool,
+}
+
+impl KeyColumns<'_> {
+    fn encode(
+        &self,
+        number: usize,
+        value: &ScalarValue,
+        kind: ColumnType,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
+        if self.has_nulls {
+            key.push(1);
+        }
+        encode(value, kind, key, self.is_whole && number + 1 == self.columns.len())
+    }
+}
+
+/// The parts of a map that conditions leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spans {
+    /// In the order of keys, none of which is in two of them.
+    pub parts: Vec<Span>,
+    /// Of how many columns, from the first on, each part has one value.
     pub equal: usize,
     /// Whether the column behind them has a bound.
     pub bounded: bool,
+    /// Whether lists of values made several parts of one.
+    pub has_lists: bool,
+}
+
+/// Lists of values are not combined to more parts than this.
+const PARTS_MOST: usize = 1 << 16;
+
+impl Spans {
+    /// What these facts leave of the keys of a table: all rows that they hold for, and perhaps more.
+    pub fn of(table: &Definition, key: &KeyColumns<'_>, facts: &[Fact]) -> Spans {
+        let kind = |column: usize| table.columns[column].kind;
+        let mut prefixes = vec![Begun { key: key.prefix.clone(), of_list: None }];
+        let (mut list, mut has_lists) = (None, false);
+        for (number, column) in key.columns.iter().enumerate() {
+            let equal = facts.iter().find_map(|fact| match fact {
+                Fact::Compared { column: of, operator: Operator::Eq, value } if of == column => {
+                    Some(value)
+                }
+                _ => None,
+            });
+            let append = |begun: &mut Begun, value: &ScalarValue| {
+                key.encode(number, value, kind(*column), &mut begun.key)
+            };
+            let appended = equal.and_then(|value| {
+                let mut longer = prefixes.clone();
+                longer.iter_mut().try_for_each(|begun| append(begun, value))?;
+                Some(longer)
+            });
+            let appended = appended.or_else(|| {
+                let (of, longer) = listed(&prefixes, facts, *column, list, append)?;
+                (list, has_lists) = (Some(of), true);
+                Some(longer)
+            });
+            match appended {
+                Some(longer) => prefixes = longer,
+                None => {
+                    let part =
+                        |begun: Begun| between(key, number, kind(*column), &begun.key, facts);
+                    let parts: Vec<(Span, bool)> = prefixes.into_iter().map(part).collect();
+                    let bounded = parts.iter().any(|(_, bounded)| *bounded);
+                    let parts = parts.into_iter().map(|(span, _)| span);
+                    return Spans::sorted(parts.collect(), number, bounded, has_lists);
+                }
+            }
+        }
+        let part = |begun: Begun| match key.is_whole {
+            true => {
+                Span { from: Bound::Included(begun.key.clone()), to: Bound::Included(begun.key) }
+            }
+            false => Span { to: behind(&begun.key), from: Bound::Included(begun.key) },
+        };
+        Spans::sorted(prefixes.into_iter().map(part).collect(), key.columns.len(), false, has_lists)
+    }
+
+    fn sorted(mut parts: Vec<Span>, equal: usize, bounded: bool, has_lists: bool) -> Spans {
+        parts.retain(|span| !span.is_empty());
+        parts.sort_unstable_by(|one, other| key_of(&one.from).cmp(&key_of(&other.from)));
+        parts.dedup();
+        Spans { parts, equal, bounded, has_lists }
+    }
+
+    /// From the first part to the last.
+    pub fn hull(&self) -> Option<Span> {
+        let (first, last) = (self.parts.first()?, self.parts.last()?);
+        Some(Span { from: first.from.clone(), to: last.to.clone() })
+    }
+
+    /// Whether there may be keys outside of them.
+    pub fn is_bounded(&self) -> bool {
+        self.equal > 0 || self.bounded
+    }
+}
+
+/// The beginning of a key, with the value of a list that it has.
+#[derive(Clone)]
+struct Begun {
+    key: Vec<u8>,
+    of_list: Option<usize>,
+}
+
+/// Appends a column of a list of values: of the one that these beginnings are of already, or of another. The list's
+/// number among the facts, and the longer beginnings.
+fn listed(
+    prefixes: &[Begun],
+    facts: &[Fact],
+    column: usize,
+    list: Option<usize>,
+    append: impl Fn(&mut Begun, &ScalarValue) -> Option<()>,
+) -> Option<(usize, Vec<Begun>)> {
+    let in_list = |number: usize| {
+        let Fact::Among { columns, values } = &facts[number] else { return None };
+        Some((columns.iter().position(|of| *of == column)?, values))
+    };
+    if let Some(number) = list
+        && let Some((place, values)) = in_list(number)
+    {
+        let mut longer = prefixes.to_vec();
+        for begun in &mut longer {
+            let value = begun.of_list.expect("invariant: a list was taken");
+            append(begun, &values[value][place])?;
+        }
+        return Some((number, longer));
+    }
+    (0..facts.len()).find_map(|number| {
+        let (place, values) = in_list(number)?;
+        if prefixes.len().saturating_mul(values.len()) > PARTS_MOST {
+            return None;
+        }
+        let mut longer = Vec::with_capacity(prefixes.len() * values.len());
+        for begun in prefixes {
+            for (value, of) in values.iter().enumerate() {
+                // No row is equal to NULL.
+                if of[place].is_null() {
+                    continue;
+                }
+                let mut begun = Begun { key: begun.key.clone(), of_list: Some(value) };
+                append(&mut begun, &of[place])?;
+                longer.push(begun);
+            }
+        }
+        Some((number, longer))
+    })
+}
+
+/// What is left of the keys with this beginning by the bounds of the column that follows; whether it has any.
+fn between(
+    key: &KeyColumns<'_>,
+    number: usize,
+    kind: ColumnType,
+    prefix: &[u8],
+    facts: &[Fact],
+) -> (Span, bool) {
+    let is_last = key.is_whole && number + 1 == key.columns.len();
+    let (mut from, mut to) = (Bound::Included(prefix.to_vec()), behind(prefix));
+    let mut bounded = false;
+    for fact in facts {
+        let Fact::Compared { column, operator, value } = fact else { continue };
+        let mut part = prefix.to_vec();
+        if *column != key.columns[number] || key.encode(number, value, kind, &mut part).is_none() {
+            continue;
+        }
+        bounded |= *operator != Operator::Eq;
+        match operator {
+            Operator::Gt if is_last => from = later(from, Bound::Excluded(part)),
+            Operator::Gt => {
+                // A key that has this part is longer, and begins with it.
+                let Bound::Excluded(next) = behind(&part) else { continue };
+                from = later(from, Bound::Included(next));
+            }
+            Operator::GtEq => from = later(from, Bound::Included(part)),
+            Operator::Lt => to = earlier(to, Bound::Excluded(part)),
+            Operator::LtEq if is_last => to = earlier(to, Bound::Included(part)),
+            Operator::LtEq => to = earlier(to, behind(&part)),
+            _ => {}
+        }
+    }
+    // NULL is neither less nor more than anything.
+    if bounded && key.has_nulls {
+        from = later(from, Bound::Included([prefix, &[1]].concat()));
+    }
+    (Span { from, to }, bounded)
 }
 
 impl Span {
-    /// What these filters, all of which hold, leave of the table: all rows that they hold for, and perhaps more.
-    pub fn of(definition: &Definition, filters: &[Expr]) -> Span {
-        let mut conditions = Vec::new();
-        filters.iter().for_each(|filter| gather(filter, &mut conditions));
-        let of_column = |column: usize| {
-            let name = &definition.columns[column].name;
-            conditions.iter().filter(move |(of, ..)| of == name)
-        };
-        let mut prefix = vec![ROWS];
-        for (number, column) in definition.key.iter().enumerate() {
-            let (kind, is_last) =
-                (definition.columns[*column].kind, number + 1 == definition.key.len());
-            let part = |value: &ScalarValue| {
-                let mut bytes = prefix.clone();
-                encode(value, kind, &mut bytes, is_last).map(|()| bytes)
-            };
-            let equal = of_column(*column).find(|(_, operator, _)| *operator == Operator::Eq);
-            if let Some(found) = equal.and_then(|(.., value)| part(value)) {
-                prefix = found;
-                continue;
-            }
-            let (mut from, mut to) = (Bound::Included(prefix.clone()), behind(&prefix));
-            let mut bounded = false;
-            for (_, operator, value) in of_column(*column) {
-                let Some(part) = part(value) else { continue };
-                bounded |= matches!(
-                    operator,
-                    Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq
-                );
-                match operator {
-                    Operator::Gt if is_last => from = later(from, Bound::Excluded(part)),
-                    Operator::Gt => {
-                        // A key that has this part is longer, and begins with it.
-                        let Bound::Excluded(next) = behind(&part) else { continue };
-                        from = later(from, Bound::Included(next));
-                    }
-                    Operator::GtEq => from = later(from, Bound::Included(part)),
-                    Operator::Lt => to = earlier(to, Bound::Excluded(part)),
-                    Operator::LtEq if is_last => to = earlier(to, Bound::Included(part)),
-                    Operator::LtEq => to = earlier(to, behind(&part)),
-                    _ => {}
-                }
-            }
-            return Span { from, to, equal: number, bounded };
-        }
-        let equal = definition.key.len();
-        Span {
-            from: Bound::Included(prefix.clone()),
-            to: Bound::Included(prefix),
-            equal,
-            bounded: false,
-        }
-    }
-
-    /// Whether some of these conditions make it smaller: of the key's columns.
-    pub fn narrows(definition: &Definition, filter: &Expr) -> bool {
-        let mut conditions = Vec::new();
-        gather(filter, &mut conditions);
-        conditions.iter().any(|(name, ..)| {
-            definition.key.iter().any(|key| definition.columns[*key].name == *name)
-        })
+    /// All of a map.
+    pub fn all() -> Span {
+        Span { from: Bound::Unbounded, to: Bound::Unbounded }
     }
 
     /// Whether it is a key and no more.
-    pub fn is_one_row(&self) -> bool {
+    pub fn is_one_key(&self) -> bool {
         matches!((&self.from, &self.to), (Bound::Included(from), Bound::Included(to)) if from == to)
-    }
-
-    /// Whether there may be keys outside of it.
-    pub fn is_bounded(&self) -> bool {
-        self.equal > 0 || self.bounded
     }
 
     /// Whether a key is in it.
@@ -108,36 +239,6 @@ impl Span {
             ) => from >= to,
             _ => false,
         }
-    }
-}
-
-/// Conditions of the form *column operator value* that hold if the filter does.
-fn gather(filter: &Expr, conditions: &mut Vec<(String, Operator, ScalarValue)>) {
-    match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            gather(left, conditions);
-            gather(right, conditions);
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (&**left, &**right) {
-            (Expr::Column(column), Expr::Literal(value, _)) => {
-                conditions.push((column.name.clone(), *op, value.clone()));
-            }
-            (Expr::Literal(value, _), Expr::Column(column)) => {
-                if let Some(op) = op.swap() {
-                    conditions.push((column.name.clone(), op, value.clone()));
-                }
-            }
-            _ => {}
-        },
-        Expr::Between(between) if !between.negated => {
-            if let (Expr::Column(column), Expr::Literal(low, _), Expr::Literal(high, _)) =
-                (&*between.expr, &*between.low, &*between.high)
-            {
-                conditions.push((column.name.clone(), Operator::GtEq, low.clone()));
-                conditions.push((column.name.clone(), Operator::LtEq, high.clone()));
-            }
-        }
-        _ => {}
     }
 }
 
@@ -183,7 +284,7 @@ pub(crate) fn encode(
 }
 
 /// The end of all keys that begin with this.
-fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+pub(crate) fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {

@@ -1,5 +1,6 @@
 //! What a scan reads, in parts that follow each other: a segment with the rows that came since, or rows alone.
 
+use crate::access::Way;
 use crate::columns::{Condition, Segment, may_match, segments};
 use crate::error::Result;
 use crate::row::Layout;
@@ -11,13 +12,20 @@ use std::ops::Bound;
 use std::sync::Arc;
 use terrace::Map;
 
-/// A part of a table between two keys.
+/// A part of what a scan reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
-    pub from: Bound<Vec<u8>>,
-    pub to: Bound<Vec<u8>>,
-    /// The segment that has rows of it, if there is one that has any that are wanted.
-    pub segment: Option<Arc<Segment>>,
+pub(crate) enum Unit {
+    /// What is between two keys.
+    Part {
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+        /// The segment that has rows of it, if there is one that has any that are wanted.
+        segment: Option<Arc<Segment>>,
+    },
+    /// The rows of these keys, as many of them as there are.
+    Keys(Vec<Vec<u8>>),
+    /// The rows of the entries of an index between two keys, by its place among the table's.
+    Entries { index: usize, span: Span },
 }
 
 /// The parts of a table, and what is known of them.
@@ -30,18 +38,21 @@ pub(crate) struct Units {
     pub pruned: usize,
 }
 
-/// Fewer items are not divided.
+/// Fewer items are not divided, nor are the parts of more lists of values than this.
 const DIVIDED: u64 = 16_384;
+const PARTS_DIVIDED: usize = 16;
 /// Keys that are drawn to see whether a part is large, and to divide it; parts for each that reads.
 const FEW_DRAWN: usize = 32;
 const DRAWN: usize = 256;
 const PARTS: usize = 8;
+/// Keys that are looked up by one reader before the next one's.
+const KEYS: usize = 1024;
 
 /// Keys between which there are about as many of these, with about how many items of the map are in the span.
 fn between(map: &Map, span: &Span, readers: usize) -> (Vec<Vec<u8>>, Option<usize>) {
     let len = map.len();
-    if len < DIVIDED || span.is_one_row() {
-        return (Vec::new(), (!span.is_bounded()).then_some(len as usize));
+    if len < DIVIDED || span.is_one_key() {
+        return (Vec::new(), None);
     }
     let drawn = |count| {
         let mut keys = map.sample_keys(count);
@@ -60,26 +71,58 @@ fn between(map: &Map, span: &Span, readers: usize) -> (Vec<Vec<u8>>, Option<usiz
 }
 
 impl Units {
-    /// Those of a table of rows or a map, for so many that read side by side; of the rows about this share is wanted.
-    pub fn of_rows(map: &Map, span: &Span, readers: usize, share: f64) -> Units {
-        if span.is_empty() {
-            return Units { rows: Some(0), ..Units::default() };
+    /// Those of a map that no table was made of, for so many that read side by side.
+    pub fn of_items(map: &Map, readers: usize) -> Units {
+        let mut units = Units::default();
+        units.add(map, &Span::all(), readers);
+        units.rows = Some(map.len() as usize);
+        units
+    }
+
+    /// Those of a table of rows by a way; of the rows about this share is wanted.
+    pub fn of_rows(layout: &Layout, map: &Map, way: &Way, readers: usize, share: f64) -> Units {
+        let (mut units, parts) = (Units::default(), &way.spans.parts);
+        let mut rows = match way.index {
+            Some(index) => {
+                let unit = |span: &Span| Unit::Entries { index, span: span.clone() };
+                units.units = parts.iter().map(unit).collect();
+                None
+            }
+            None if parts.len() > 1 && parts.iter().all(Span::is_one_key) => {
+                let key = |span: &Span| match &span.from {
+                    Bound::Included(key) => key.clone(),
+                    _ => unreachable!("invariant: it is one key"),
+                };
+                let keys: Vec<Vec<u8>> = parts.iter().map(key).collect();
+                units.units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
+                Some(parts.len())
+            }
+            None if parts.len() > PARTS_DIVIDED => {
+                units.units = parts.iter().map(Unit::of).collect();
+                None
+            }
+            None => parts.iter().map(|span| units.add(map, span, readers)).sum(),
+        };
+        if !way.spans.is_bounded() {
+            rows = Some(layout.rows_of(map.len()));
         }
+        let rows = way.rows.or(rows).map(|rows| (rows as f64 * share) as usize);
+        let is_one_row = matches!(&parts[..], [span] if span.is_one_key());
+        units.rows = if is_one_row || parts.is_empty() { Some(parts.len()) } else { rows };
+        units
+    }
+
+    /// Adds a part, divided if it is large; about how many items it has, if that is known.
+    fn add(&mut self, map: &Map, span: &Span, readers: usize) -> Option<usize> {
         let (between, rows) = between(map, span, readers);
         let mut from = span.from.clone();
-        let mut units: Vec<Unit> = Vec::with_capacity(between.len() + 1);
         for key in between {
             let to = Bound::Excluded(key.clone());
-            units.push(Unit {
-                from: std::mem::replace(&mut from, Bound::Included(key)),
-                to,
-                segment: None,
-            });
+            let from = std::mem::replace(&mut from, Bound::Included(key));
+            self.units.push(Unit::Part { from, to, segment: None });
         }
-        units.push(Unit { from, to: span.to.clone(), segment: None });
-        let rows = rows.map(|rows| (rows as f64 * share) as usize);
-        let rows = if span.is_one_row() { Some(1) } else { rows };
-        Units { units, rows, pruned: 0 }
+        self.units.push(Unit::Part { from, to: span.to.clone(), segment: None });
+        rows
     }
 
     /// Those of a table of columns; of the segments those that may have rows which the condition holds for.
@@ -113,14 +156,24 @@ impl Units {
             if begins_behind {
                 let to = Bound::Excluded(segment.first.clone());
                 let from = std::mem::replace(&mut from, Bound::Included(segment.first.clone()));
-                units.push(Unit { from, to, segment: before.take() });
+                units.push(Unit::Part { from, to, segment: before.take() });
             }
             rows += segment.rows;
             pruned += usize::from(!may_match);
             before = may_match.then(|| Arc::new(segment));
         }
-        units.push(Unit { from, to: span.to.clone(), segment: before });
-        let rows = if span.is_one_row() { 1 } else { (rows as f64 * share) as usize };
+        units.push(Unit::Part { from, to: span.to.clone(), segment: before });
+        let rows = if span.is_one_key() { 1 } else { (rows as f64 * share) as usize };
         Ok(Units { units, rows: Some(rows), pruned })
+    }
+}
+
+impl Unit {
+    fn of(span: &Span) -> Unit {
+        Unit::Part { from: span.from.clone(), to: span.to.clone(), segment: None }
+    }
+
+    pub fn has_segment(&self) -> bool {
+        matches!(self, Unit::Part { segment: Some(_), .. })
     }
 }

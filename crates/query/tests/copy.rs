@@ -157,6 +157,29 @@ fn a_table_that_is_dropped_while_a_file_is_copied_gets_no_more_rows() {
     }
 }
 
+/// Rows before and behind get their entries.
+#[test]
+fn an_index_that_is_made_while_a_file_is_copied_has_all_rows() {
+    let test = TestSql::new();
+    let (mut session, mut other) = (test.sql.session(), test.sql.session());
+    run(&mut session, "CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)");
+    let mut text = String::from("k,v\n");
+    (0..200_000).for_each(|row| writeln!(text, "{row},{}", row % 1000).expect("text"));
+    let path = file(&test, "t.csv", &text);
+    let mut is_made = false;
+    session.on_progress(move |_| {
+        if !is_made {
+            run(&mut other, "CREATE INDEX by_v ON t (v)");
+            is_made = true;
+        }
+    });
+    run(&mut session, &format!("COPY t FROM '{path}'"));
+    assert_eq!(asked(&mut session, "SELECT count(*) FROM t WHERE v = 7"), ["200"]);
+    let plan = asked(&mut session, "EXPLAIN SELECT count(*) FROM t WHERE v = 7").join("\n");
+    assert!(plan.contains("index=by_v"), "{plan}");
+    assert_eq!(test.db.map("sql.t").expect("its map").len(), 400_000);
+}
+
 /// Long rows stay rows beside those of segments, and neither stops the other.
 #[test]
 fn rows_of_any_length_are_copied_and_sealed() {

@@ -20,7 +20,7 @@ fn errors_name_what_is_wrong_and_the_way_out() {
         ("CREATE TABLE t (a INT PRIMARY KEY, b TIME)", "types are"),
         ("CREATE TABLE \"no-such\" (a INT PRIMARY KEY)", "lowercase letters"),
         ("CREATE TABLE t AS SELECT 1 AS a", "INSERT INTO ... SELECT"),
-        ("CREATE VIEW v AS SELECT 1", "CREATE TABLE and DROP TABLE are"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE and DROP of TABLE and INDEX are"),
         ("INSERT INTO stock VALUES (NULL, 1)", "PRIMARY KEY; nothing was written"),
         ("INSERT INTO stock VALUES ('a', NULL)", "NOT NULL"),
         ("INSERT INTO stock SELECT NULL, 1", "NULL"),

@@ -5,6 +5,8 @@ mod common;
 mod copy;
 mod errors;
 mod filters;
+mod indexes;
+mod joins;
 mod points;
 mod tables;
 mod transactions;
