@@ -227,7 +227,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use super::Pending;
+    use super::*;
+    use terrace_experiments::reproduce::{LAST_DAY, Lines, Sums};
 
     #[test]
     fn a_statement_ends_with_a_semicolon_of_its_own() {
@@ -260,5 +261,63 @@ mod tests {
         ] {
             assert!(!is_whole(part), "{part}");
         }
+    }
+
+    /// The experiment `uma-query` asks its kernels what SQL is asked here.
+    #[test]
+    fn kernels_answer_query_1_as_sql_does() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db =
+            terrace::Database::open(dir.path(), terrace::MapOptions::default()).expect("opened");
+        let mut session = Sql::open(Arc::new(db)).expect("SQL").session();
+        let lines = Lines::draw(5_000, 7);
+        let values = (0..5_000).map(|row| {
+            let [flag, status] = lines.group[row].to_be_bytes().map(char::from);
+            let hundredths = |value: i64| format!("{}.{:02}", value / 100, value % 100);
+            format!(
+                "({row}, '{flag}', '{status}', CAST({} AS DATE), {}, {}, {}, {})",
+                lines.shipped[row],
+                hundredths(lines.quantity[row]),
+                hundredths(lines.price[row]),
+                hundredths(lines.discount[row]),
+                hundredths(lines.tax[row])
+            )
+        });
+        let values: Vec<String> = values.collect();
+        let created = "CREATE TABLE lines (id INT PRIMARY KEY, flag TEXT, status TEXT, shipped DATE, \
+                       quantity DECIMAL(15,2), price DECIMAL(15,2), discount DECIMAL(15,2), tax DECIMAL(15,2))";
+        session.run(created).expect("created");
+        for values in values.chunks(500) {
+            session
+                .run(&format!("INSERT INTO lines VALUES {}", values.join(", ")))
+                .expect("inserted");
+        }
+        let asked = "SELECT flag, status, sum(quantity), sum(price), sum(price * (1 - discount)), \
+                     sum(price * (1 - discount) * (1 + tax)), count(*) FROM lines \
+                     WHERE shipped <= '1998-09-04' GROUP BY flag, status ORDER BY flag, status";
+        let Answer::Rows(rows) = session.run(asked).expect("asked").remove(0) else {
+            panic!("rows")
+        };
+        let mut text = Vec::new();
+        write_rows(rows, Format::Csv, &mut text).expect("written");
+        let text = String::from_utf8(text).expect("text");
+        let fixed = |value: i64, digits: usize| {
+            let one = 10i64.pow(digits as u32);
+            format!("{}.{:0digits$}", value / one, value % one)
+        };
+        let line = |(group, sums): (u16, Sums)| {
+            let [flag, status] = group.to_be_bytes().map(char::from);
+            format!(
+                "{flag},{status},{},{},{},{},{}",
+                fixed(sums.quantity, 2),
+                fixed(sums.price, 2),
+                fixed(sums.discounted, 4),
+                fixed(sums.charged, 6),
+                sums.count
+            )
+        };
+        let expected: Vec<String> = lines.by_kernels(LAST_DAY, 2).0.into_iter().map(line).collect();
+        assert!(expected.len() > 2);
+        assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), expected);
     }
 }

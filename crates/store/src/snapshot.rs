@@ -11,10 +11,10 @@ use crate::options::Kind;
 use crate::pressure::Wait;
 use crate::range::Range;
 use crate::session::{Session, saw};
-use crate::versions::Older;
+use crate::versions::{Older, is_empty};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use terrace_durable::item::now_ms;
 use terrace_durable::lock;
@@ -530,7 +530,9 @@ fn within<'a>(
     writes: &'a BTreeMap<Box<[u8]>, Pending>,
     range: Range<'a>,
 ) -> impl Iterator<Item = (&'a Box<[u8]>, &'a Pending)> {
-    writes.iter().filter(move |(key, _)| (range.from, range.to).contains(&***key))
+    // A map's own range panics for bounds the wrong way round.
+    let ends = (!is_empty(range.from, range.to)).then_some((range.from, range.to));
+    ends.into_iter().flat_map(|ends| writes.range::<[u8], _>(ends))
 }
 
 /// What of a range is not behind `last`.

@@ -387,7 +387,8 @@ fn first_after(notes: &[Note], moment: u64) -> Option<&Was> {
 }
 
 /// Whether no key can lie between them: the standard library's maps do not take such bounds.
-fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+/// Whether no key can be between these.
+pub(crate) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

@@ -4,6 +4,7 @@
 //! knowing any database: the same code loads the embedded engine, the server and the rivals.
 //!
 //! - [`ycsb`] draws YCSB's workloads and times them against a [`ycsb::Target`].
+//! - [`chbench`] has the transactions and the questions of ch-benCHmark, as SnapKV ran it.
 //! - [`fraud`] draws payments by card, and has the small network that is asked about each.
 //! - [`history`] records what concurrent clients asked and were told, in one global order.
 //! - [`linearizability`] decides whether some sequential order explains such a history, and
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod chbench;
 pub mod crash;
 pub mod fraud;
 pub mod history;

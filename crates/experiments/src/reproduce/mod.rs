@@ -19,6 +19,7 @@ mod calibrated;
 mod causes;
 mod emulated;
 mod error;
+mod htap;
 mod ledgers;
 mod listing_2;
 mod lists;
@@ -37,7 +38,7 @@ pub use error::{Error, Result};
 pub use record::{Check, Experiment, ExperimentRecord, Verdict};
 pub use report::{html, markdown};
 pub use results::Results;
-pub use rows::{ALL, victim};
+pub use rows::{ALL, LAST_DAY, Lines, Sums, victim};
 pub use terrace_advise::page::{Figure, FigureKind, Series};
 
 use std::sync::Arc;

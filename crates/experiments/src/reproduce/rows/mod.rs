@@ -3,6 +3,7 @@
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 
 pub use tier_open::victim;
+pub use uma_query::{LAST_DAY, Lines, Sums};
 
 macro_rules! rows {
     ($($row:ident),* $(,)?) => {
@@ -26,6 +27,7 @@ rows! {
     numa_placement,
     uma_memory,
     uma_litmus,
+    uma_query,
     prestore_skip,
     prestore_apps,
     kv_recovery,
@@ -64,6 +66,8 @@ rows! {
     orangutan_skew,
     snapkv_isolation,
     snapkv_olda,
+    snapkv_htap,
+    snapkv_crossover,
     tier_larger,
     tier_open,
     tier_policy,
