@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::facts::Fact;
 use crate::row::Layout;
-use crate::schema::IndexState;
+use crate::schema::{Index, IndexState};
 use crate::span::{Span, Spans};
 use crate::view::Reads;
 use terrace::Map;
@@ -27,8 +27,9 @@ pub(crate) struct Way {
     /// The place of the index among the table's; none: the primary key.
     pub index: Option<usize>,
     pub spans: Spans,
-    /// About how many rows it leads to.
-    pub rows: Option<usize>,
+    /// About how many rows it leads to, and what that costs, in rows that are read along.
+    pub rows: usize,
+    pub cost: usize,
 }
 
 impl Way {
@@ -36,7 +37,7 @@ impl Way {
     pub fn all() -> Way {
         let parts = vec![Span::all()];
         let spans = Spans { parts, equal: 0, bounded: false, has_lists: false };
-        Way { index: None, spans, rows: None }
+        Way { index: None, spans, rows: usize::MAX, cost: usize::MAX }
     }
 
     /// The columns of its key.
@@ -54,53 +55,45 @@ pub(crate) struct Place<'a, R> {
 }
 
 impl<R: Reads> Place<'_, R> {
-    /// The way by the primary key.
-    pub fn by_key(&self, facts: &[Fact]) -> Way {
-        let spans = Spans::of(&self.layout.definition, &self.layout.key_columns(), facts);
-        Way { index: None, spans, rows: None }
+    /// What these facts leave of the primary key.
+    pub fn by_key(&self, facts: &[Fact]) -> Spans {
+        Spans::of(&self.layout.definition, &self.layout.key_columns(), facts)
     }
 
-    /// The best of all ways by what these facts say; `rows`: what there is to beat, if that is known.
+    fn way(&self, index: Option<usize>, spans: Spans) -> Result<Way> {
+        let rows = self.rows(&spans)?;
+        let looked_up = match index {
+            Some(_) => rows.saturating_add(spans.parts.len()),
+            // The beginning of each part is.
+            None => spans.parts.len(),
+        };
+        let cost = rows.saturating_add(looked_up.saturating_mul(LOOKED_UP - 1));
+        Ok(Way { index, spans, rows, cost })
+    }
+
+    /// The best of all ways by what these facts say.
     ///
     /// # Errors
     /// Those of the database.
-    pub fn best(&self, facts: &[Fact], rows: Option<usize>) -> Result<Way> {
-        let mut best = self.by_key(facts);
-        let table = &self.layout.definition;
-        let ready = |(_, index): &(usize, &crate::schema::Index)| index.state == IndexState::Ready;
-        let mut others = Vec::new();
+    pub fn best(&self, facts: &[Fact]) -> Result<Way> {
+        let (table, by_key) = (&self.layout.definition, self.by_key(facts));
+        let mut ways = Vec::new();
+        // A list may have more values than looking them up is worth.
+        if by_key.has_lists {
+            let is_plain = |fact: &&Fact| matches!(fact, Fact::Compared { .. });
+            let plain: Vec<Fact> = facts.iter().filter(is_plain).cloned().collect();
+            ways.push(self.way(None, self.by_key(&plain))?);
+        }
+        ways.push(self.way(None, by_key)?);
+        let ready = |(_, index): &(usize, &Index)| index.state == IndexState::Ready;
         for (place, index) in table.indexes.iter().enumerate().filter(ready) {
             let spans = Spans::of(table, &index.key_columns(), facts);
             if spans.is_bounded() {
-                others.push(Way { index: Some(place), spans, rows: None });
+                ways.push(self.way(Some(place), spans)?);
             }
         }
-        // A list may have more values than looking them up is worth.
-        if best.spans.has_lists {
-            let plain: Vec<Fact> = facts
-                .iter()
-                .filter(|fact| matches!(fact, Fact::Compared { .. }))
-                .cloned()
-                .collect();
-            others.push(std::mem::replace(&mut best, self.by_key(&plain)));
-        }
-        if best.spans.is_bounded() || !others.is_empty() {
-            best.rows = Some(self.rows(&best.spans)?);
-        }
-        let mut least = best.rows.zip(rows).map_or(best.rows, |(one, other)| Some(one.min(other)));
-        for mut way in others {
-            let rows = self.rows(&way.spans)?;
-            way.rows = Some(rows);
-            let looked_up = match way.index {
-                Some(_) => rows + way.spans.parts.len(),
-                None => way.spans.parts.len(),
-            };
-            let cost = rows.saturating_add(looked_up.saturating_mul(LOOKED_UP - 1));
-            if least.is_none_or(|least| cost < least) {
-                (best, least) = (way, Some(cost));
-            }
-        }
-        Ok(best)
+        let best = ways.into_iter().min_by_key(|way| way.cost);
+        Ok(best.expect("invariant: there is one by the primary key"))
     }
 
     /// About how many keys there are in these parts.

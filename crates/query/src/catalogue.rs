@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::facts::of_filters;
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
-use crate::schema::{Definition, Index};
+use crate::schema::{Definition, Index, IndexState};
 use crate::units::Units;
 use crate::view::View;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -28,6 +28,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace::{Database, Kind, Map, ValueDesign, WhenFull};
 
 /// The map of definitions; with a point and a table's name: the map of its rows.
@@ -45,6 +46,19 @@ pub(crate) struct Catalogue {
 
 /// Creating and dropping happen one at a time, whoever does it: one process writes to a directory.
 static CHANGES: Mutex<()> = Mutex::new(());
+/// Definitions that were written, and may not be durable yet: also such whose syncing failed.
+static UNSYNCED: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes definitions durable that were seen and may not be: before rows are written by them.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) fn settle(definitions: &Map) -> Result<()> {
+    if UNSYNCED.load(Ordering::SeqCst) > 0 {
+        definitions.sync()?;
+    }
+    Ok(())
+}
 
 /// A map of the catalogue, or of rows. Whatever the settings of the database: nothing of it is ever evicted, and a
 /// transaction writes several of its items.
@@ -102,9 +116,8 @@ impl Catalogue {
         }
         // Of one that was dropped, and whose rows were not removed before the end of the process.
         self.rows(name)?.clear()?;
-        self.definitions.put(name.as_bytes(), &definition.encode())?;
         // No row is ever durable before the definition that says what it is.
-        self.definitions.sync()?;
+        self.define(definition)?;
         Ok(true)
     }
 
@@ -117,14 +130,15 @@ impl Catalogue {
         bytes.map(|bytes| Definition::decode(name, &bytes)).transpose()
     }
 
-    /// The index of this name, with its table's.
+    /// The index of this name, with its table.
     ///
     /// # Errors
     /// As [`Catalogue::defined`].
-    pub fn index(&self, name: &str) -> Result<Option<(String, Index)>> {
+    pub fn index(&self, name: &str) -> Result<Option<(Definition, Index)>> {
         for table in self.tables(&View::new(self.db.begin(), false))? {
-            let indexes = self.defined(&table)?.map(|table| table.indexes).unwrap_or_default();
-            if let Some(index) = indexes.into_iter().find(|index| index.name == name) {
+            let Some(table) = self.defined(&table)? else { continue };
+            let found = table.indexes.iter().find(|index| index.name == name).cloned();
+            if let Some(index) = found {
                 return Ok(Some((table, index)));
             }
         }
@@ -141,38 +155,81 @@ impl Catalogue {
         table: &str,
         name: &str,
         new: impl FnOnce(&Definition) -> Result<Index>,
-    ) -> Result<Option<Option<Index>>> {
+    ) -> Result<Option<Option<(Definition, Index)>>> {
         let _changes = CHANGES.lock();
         if self.index(name)?.is_some() {
             return Ok(Some(None));
         }
         let Some(definition) = self.defined(table)? else { return Ok(None) };
         let index = new(&definition)?;
-        let added = index.clone();
-        self.define(definition.with_indexes(|definition| {
+        let definition = definition.with_indexes(|definition| {
             definition.next_index = index.number + 1;
-            definition.indexes.push(index);
-        }))?;
-        Ok(Some(Some(added)))
+            definition.indexes.push(index.clone());
+        });
+        self.define(&definition)?;
+        Ok(Some(Some((definition, index))))
     }
 
-    /// Changes the indexes of a table, if there is one of this name. As [`Catalogue::add_index`].
+    /// Has an index of this table go from one state to another; whether it was there in the first. Durable as
+    /// [`Catalogue::add_index`] is.
     ///
     /// # Errors
     /// Those of the database.
-    pub fn change_indexes(&self, table: &str, change: impl FnOnce(&mut Vec<Index>)) -> Result<()> {
-        let _changes = CHANGES.lock();
-        match self.defined(table)? {
-            Some(definition) => {
-                self.define(definition.with_indexes(|definition| change(&mut definition.indexes)))
-            }
-            None => Ok(()),
-        }
+    pub fn set_index(
+        &self,
+        of: &Definition,
+        index: &Index,
+        from: IndexState,
+        to: IndexState,
+    ) -> Result<bool> {
+        let is_it = |same: &Index| same.number == index.number && same.state == from;
+        self.change_indexes(of, |indexes| {
+            let same = indexes.iter_mut().find(|same| is_it(same));
+            same.map(|same| same.state = to).is_some()
+        })
     }
 
-    fn define(&self, definition: Definition) -> Result<()> {
+    /// Takes an index of this table that is being dropped out of its definition.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn remove_index(&self, of: &Definition, index: &Index) -> Result<()> {
+        let is_it =
+            |same: &Index| same.number == index.number && same.state == IndexState::Dropping;
+        let removed = |indexes: &mut Vec<Index>| {
+            let before = indexes.len();
+            indexes.retain(|same| !is_it(same));
+            indexes.len() < before
+        };
+        self.change_indexes(of, removed).map(drop)
+    }
+
+    /// Changes the indexes of a table if it is still the same; whether `change` did.
+    fn change_indexes(
+        &self,
+        of: &Definition,
+        change: impl FnOnce(&mut Vec<Index>) -> bool,
+    ) -> Result<bool> {
+        let _changes = CHANGES.lock();
+        let Some(now) = self.defined(&of.name)?.filter(|now| now.is_of(of)) else {
+            return Ok(false);
+        };
+        let mut is_changed = false;
+        let now = now.with_indexes(|now| is_changed = change(&mut now.indexes));
+        if is_changed {
+            self.define(&now)?;
+        }
+        Ok(is_changed)
+    }
+
+    /// Writes a definition; it is durable when this returns.
+    fn define(&self, definition: &Definition) -> Result<()> {
+        // It is seen before it is durable: until it is, who writes rows makes it so.
+        UNSYNCED.fetch_add(1, Ordering::SeqCst);
         self.definitions.put(definition.name.as_bytes(), &definition.encode())?;
-        Ok(self.definitions.sync()?)
+        self.definitions.sync()?;
+        UNSYNCED.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Drops a table; whether there was one.
@@ -421,7 +478,7 @@ impl TableProvider for Table {
             Scanned::Rows(layout) if layout.definition.is_columns() => {
                 key = &layout.definition.key;
                 facts = of_filters(&layout.definition, filters);
-                way = Place { map: &self.map, source: &source, layout }.by_key(&facts);
+                way.spans = Place { map: &self.map, source: &source, layout }.by_key(&facts);
                 let of = schema_of_rows(&self.schema)?;
                 let whole = conjunction(filters.iter().cloned());
                 let whole = whole.map(|whole| session.create_physical_expr(whole, &of));
@@ -434,13 +491,13 @@ impl TableProvider for Table {
             Scanned::Rows(layout) => {
                 key = &layout.definition.key;
                 facts = of_filters(&layout.definition, filters);
-                way = Place { map: &self.map, source: &source, layout }.best(&facts, None)?;
+                way = Place { map: &self.map, source: &source, layout }.best(&facts)?;
                 let is_more = |filter: &Expr| {
                     let says = of_filters(&layout.definition, std::slice::from_ref(filter));
                     !says.iter().any(|fact| fact.is_of(way.columns(layout)))
                 };
                 let share = if filters.iter().any(is_more) { UNKNOWN_SHARE } else { 1.0 };
-                Units::of_rows(layout, &self.map, &way, partitions, share)
+                Units::of_rows(&self.map, &way, partitions, share)
             }
             Scanned::Items(_) => Units::of_items(&self.map, partitions),
         };

@@ -1,8 +1,9 @@
 //! INSERT, REPLACE, UPDATE and DELETE: rows that are written in a transaction.
 
-use crate::catalogue::{Catalogue, Table};
+use crate::catalogue::{Catalogue, Table, settle};
 use crate::columns::{Finder, LOADS, is_free};
 use crate::error::{Error, Result};
+use crate::index::Entry;
 use crate::row::{DELETED, Layout};
 use crate::rows::Rows;
 use crate::schema::{Definition, Index};
@@ -138,6 +139,7 @@ impl<'a> Writer<'a> {
         what: Change,
     ) -> Result<Writer<'a>> {
         let name = &layout.definition.name;
+        settle(definitions)?;
         if !transaction.compare(definitions, name.as_bytes(), Some(definition))? {
             return Err(match transaction.get(definitions, name.as_bytes())? {
                 Some(now) if Definition::decode(name, &now)?.is_of(&layout.definition) => {
@@ -189,7 +191,7 @@ impl<'a> Writer<'a> {
                 if let Some(old) = self.indexed(key)? {
                     for index in self.layout.definition.kept_indexes() {
                         let entry = self.layout.entry(index, &old, 0, key);
-                        self.remove_entry(&entry.key)?;
+                        self.remove_entry(&entry)?;
                     }
                 }
                 self.transaction.delete(self.map, key)?;
@@ -212,7 +214,7 @@ impl<'a> Writer<'a> {
                         continue;
                     }
                     if let Some(old) = old {
-                        self.remove_entry(&old.key)?;
+                        self.remove_entry(&old)?;
                     }
                     self.put_entry(index, batch, row, key)?;
                 }
@@ -254,11 +256,14 @@ impl<'a> Writer<'a> {
         Ok(self.transaction.put(self.map, &entry.key, &entry.value)?)
     }
 
-    /// Removes an entry. That there is none, as in an index that is not finished, is certified: otherwise whoever
-    /// finishes it could put in what the row was.
-    fn remove_entry(&mut self, key: &[u8]) -> Result<()> {
-        if !self.transaction.delete(self.map, key)? {
-            self.transaction.compare(self.map, key, None)?;
+    /// Removes an entry. In an index that is not finished there may be none, or, where values are to be unique and are
+    /// not, another row's: that it is so is certified, since whoever finishes the index could put in what the row was.
+    fn remove_entry(&mut self, entry: &Entry) -> Result<()> {
+        let there = self.transaction.get(self.map, &entry.key)?;
+        if there.as_ref() == Some(&entry.value) {
+            self.transaction.delete(self.map, &entry.key)?;
+        } else {
+            self.transaction.compare(self.map, &entry.key, there.as_deref())?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::catalogue::Catalogue;
 use crate::change::Writer;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
-use crate::row::Layout;
+use crate::row::{Layout, ROWS};
 use crate::schema::{Definition, Index, IndexState};
 use crate::session::Answer;
 use crate::view::{Reads, Within};
@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace::Map;
+use terrace::{Map, Transaction};
 
 /// Rows that are put in, or entries that are removed, in one transaction, and their bytes.
 const TOGETHER: usize = 1024;
@@ -47,20 +47,20 @@ pub(crate) fn create_index(catalogue: &Catalogue, statement: &ast::CreateIndex) 
         });
     };
     let (name, table) = (object_name(name)?, object_name(table_name)?);
-    let index = loop {
+    let (of, index) = loop {
         match catalogue.index(&name)? {
             None => {}
-            Some((of, Index { state: IndexState::Dropping, .. })) => remove(catalogue, &of, &name)?,
+            Some((of, index)) if index.state == IndexState::Dropping => {
+                remove(catalogue, &of, &index)?;
+            }
             Some((of, index)) => {
-                let is_same = |definition: &Definition| {
-                    let same = numbers(definition, columns).is_ok_and(|same| same == index.columns);
-                    same && index.unique == *unique
-                };
-                let is_same = of == table && catalogue.defined(&of)?.as_ref().is_some_and(is_same);
+                let is_same = of.name == table
+                    && index.unique == *unique
+                    && numbers(&of, columns).is_ok_and(|same| same == index.columns);
                 match index.state {
-                    IndexState::Building if is_same => break index,
+                    IndexState::Building if is_same => break (of, index),
                     IndexState::Ready if *if_not_exists => return Ok(Answer::Done("CREATE INDEX")),
-                    _ => return Err(Error::IndexExists { name, table: of }),
+                    _ => return Err(Error::IndexExists { name, table: of.name }),
                 }
             }
         }
@@ -86,20 +86,23 @@ pub(crate) fn create_index(catalogue: &Catalogue, statement: &ast::CreateIndex) 
             })
         })?;
         match added {
-            Some(Some(index)) => break index,
+            Some(Some(added)) => break added,
             // One of this name came meanwhile.
             Some(None) => {}
             None => return Err(no_table(catalogue, &table)),
         }
     };
-    match build(catalogue, &table, &index) {
+    match build(catalogue, &of, &index) {
         Ok(()) => Ok(Answer::Done("CREATE INDEX")),
-        Err(not_unique @ Error::NotUnique { .. }) => {
-            set_state(catalogue, &table, &name, IndexState::Dropping)?;
-            remove(catalogue, &table, &name)?;
-            Err(not_unique)
+        // Given again, the statement goes on.
+        Err(error) if error.may_pass() => Err(error),
+        // It cannot be made: as it is, it would refuse rows.
+        Err(error) => {
+            if catalogue.set_index(&of, &index, IndexState::Building, IndexState::Dropping)? {
+                remove(catalogue, &of, &index)?;
+            }
+            Err(error)
         }
-        Err(other) => Err(other),
     }
 }
 
@@ -114,9 +117,9 @@ pub(crate) fn drop_index(
 ) -> Result<()> {
     let name = object_name(name)?;
     match catalogue.index(&name)? {
-        Some((table, _)) => {
-            set_state(catalogue, &table, &name, IndexState::Dropping)?;
-            remove(catalogue, &table, &name)
+        Some((of, index)) => {
+            catalogue.set_index(&of, &index, index.state, IndexState::Dropping)?;
+            remove(catalogue, &of, &index)
         }
         None if if_exists => Ok(()),
         None => Err(Error::NoIndex(name)),
@@ -128,7 +131,11 @@ fn numbers(table: &Definition, columns: &[ast::IndexColumn]) -> Result<Vec<usize
     let number = |column: &ast::IndexColumn| {
         let text = column.to_string();
         let name = match &column.column.expr {
-            ast::Expr::Identifier(name) if name.quote_style.is_some() => name.value.clone(),
+            ast::Expr::Identifier(name)
+                if name.quote_style.is_some() && name.to_string() == text =>
+            {
+                name.value.clone()
+            }
             _ => text.to_lowercase(),
         };
         table.columns.iter().position(|of| of.name == name).ok_or_else(|| {
@@ -145,20 +152,29 @@ fn numbers(table: &Definition, columns: &[ast::IndexColumn]) -> Result<Vec<usize
     Ok(numbers)
 }
 
-fn set_state(catalogue: &Catalogue, table: &str, name: &str, state: IndexState) -> Result<()> {
-    catalogue.change_indexes(table, |indexes| {
-        let named = indexes.iter_mut().filter(|index| index.name == name);
-        named.for_each(|index| index.state = state);
-    })
+/// The table's index as it is by now, with the definition's bytes, if it is still the same table and has it.
+fn found(
+    catalogue: &Catalogue,
+    transaction: &mut Transaction,
+    of: &Definition,
+    index: &Index,
+) -> Result<Option<(Definition, IndexState, Vec<u8>)>> {
+    let Some(bytes) = transaction.get(&catalogue.definitions, of.name.as_bytes())? else {
+        return Ok(None);
+    };
+    let now = Definition::decode(&of.name, &bytes)?;
+    let same = now.indexes.iter().find(|same| same.number == index.number);
+    let state = same.filter(|_| now.is_of(of)).map(|same| same.state);
+    Ok(state.map(|state| (now, state, bytes)))
 }
 
 /// Puts all rows in, and then says that the index is ready.
-fn build(catalogue: &Catalogue, table: &str, index: &Index) -> Result<()> {
-    let map = catalogue.rows(table)?;
-    let mut from = Some(Bound::Included(vec![crate::row::ROWS]));
+fn build(catalogue: &Catalogue, of: &Definition, index: &Index) -> Result<()> {
+    let map = catalogue.rows(&of.name)?;
+    let mut from = Some(Bound::Included(vec![ROWS]));
     let (mut tried, mut together) = (0, TOGETHER);
     while let Some(begin) = from.clone() {
-        match put_in(catalogue, table, &map, index, &begin, together) {
+        match put_in(catalogue, (of, index), &map, &begin, together) {
             Ok(next) => {
                 (from, tried) = (next, 0);
                 together = (together * 2).min(TOGETHER);
@@ -172,30 +188,31 @@ fn build(catalogue: &Catalogue, table: &str, index: &Index) -> Result<()> {
     }
     // Of all entries that a reader relies on, none is less durable than the word that they are there.
     map.sync()?;
-    set_state(catalogue, table, &index.name, IndexState::Ready)
+    catalogue.set_index(of, index, IndexState::Building, IndexState::Ready)?;
+    match found(catalogue, &mut catalogue.db.begin(), of, index)? {
+        Some((_, IndexState::Ready, _)) => Ok(()),
+        _ => Err(Error::NoIndex(index.name.clone())),
+    }
 }
 
-/// Puts some rows in; where to go on.
+/// Puts some rows in; where to go on. Nowhere if somebody else, who made it too, was done before.
 fn put_in(
     catalogue: &Catalogue,
-    table: &str,
+    (of, index): (&Definition, &Index),
     map: &Map,
-    index: &Index,
     from: &Bound<Vec<u8>>,
     together: usize,
 ) -> Result<Option<Bound<Vec<u8>>>> {
     let mut transaction = catalogue.db.begin();
     // Rows that change meanwhile have been put in by who changed them, and are not to be put in as they were.
     transaction.certify_reads();
-    let definition = transaction.get(&catalogue.definitions, table.as_bytes())?;
-    let definition = definition.ok_or_else(|| Error::dropped(table))?;
-    let layout = Layout::new(Definition::decode(table, &definition)?);
-    let is_there = |of: &&Index| of.number == index.number && of.state == IndexState::Building;
-    if layout.definition.indexes.iter().find(is_there).is_none_or(|of| of.name != index.name) {
-        return Err(Error::NoIndex(index.name.clone()));
-    }
+    let layout = match found(catalogue, &mut transaction, of, index)? {
+        Some((now, IndexState::Building, _)) => Arc::new(Layout::new(now)),
+        Some((_, IndexState::Ready, _)) => return Ok(None),
+        _ => return Err(Error::NoIndex(index.name.clone())),
+    };
     let (mut rows, mut bytes, mut last) = (Vec::new(), 0, None);
-    let to = [crate::row::ROWS + 1];
+    let to = [ROWS + 1];
     let (begin, end) = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&to[..]));
     Within::new(&mut transaction, map).visit(begin, end, &mut |key, value| {
         bytes += key.len() + value.len();
@@ -206,7 +223,6 @@ fn put_in(
         }
         !is_full
     })?;
-    let layout = Arc::new(layout);
     let mut writer = Writer::unchecked(&mut transaction, (map, &layout));
     let batch = layout.decoded(&rows)?;
     for (row, (key, _)) in rows.iter().enumerate() {
@@ -217,31 +233,37 @@ fn put_in(
 }
 
 /// Removes the entries of an index that nobody writes or reads any more, and then its name.
-fn remove(catalogue: &Catalogue, table: &str, name: &str) -> Result<()> {
-    let map = catalogue.rows(table)?;
-    let Some(definition) = catalogue.defined(table)? else { return Ok(()) };
-    let Some(index) = definition.indexes.iter().find(|index| index.name == name) else {
-        return Ok(());
-    };
+fn remove(catalogue: &Catalogue, of: &Definition, index: &Index) -> Result<()> {
+    let map = catalogue.rows(&of.name)?;
     let span = index.span();
     loop {
         let mut transaction = catalogue.db.begin();
-        let mut keys = Vec::new();
+        // Another may have removed it, and the table too: what has its place now is not to be touched.
+        let Some((_, IndexState::Dropping, bytes)) = found(catalogue, &mut transaction, of, index)?
+        else {
+            return Ok(());
+        };
+        transaction.compare(&catalogue.definitions, of.name.as_bytes(), Some(&bytes))?;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         let (from, to) =
             (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
-        Within::new(&mut transaction, &map).visit(from, to, &mut |key, _| {
+        let is_over = Within::new(&mut transaction, &map).visit(from, to, &mut |key, value| {
+            bytes += key.len() + value.len();
             keys.push(key.to_vec());
-            keys.len() < TOGETHER
+            keys.len() < TOGETHER && bytes < TOGETHER_BYTES
         })?;
         for key in &keys {
             transaction.delete(&map, key)?;
         }
-        transaction.commit().map_err(Error::of_commit)?;
-        if keys.len() < TOGETHER {
+        match transaction.commit().map_err(Error::of_commit) {
+            // Of two that remove it, one after the other.
+            Err(error) if error.may_pass() => continue,
+            ended => ended?,
+        }
+        if is_over {
             break;
         }
     }
     map.sync()?;
-    let number = index.number;
-    catalogue.change_indexes(table, |indexes| indexes.retain(|index| index.number != number))
+    catalogue.remove_index(of, index)
 }

@@ -33,7 +33,7 @@ pub(crate) struct Planned<'a> {
     pub readers: usize,
     /// What the statement says.
     pub facts: &'a [Fact],
-    pub units: &'a Units,
+    pub way: &'a Way,
     pub condition: &'a Condition,
     /// All columns of the table.
     pub schema: SchemaRef,
@@ -77,13 +77,15 @@ impl Planned<'_> {
         let place = Place { map: self.map, source: self.source, layout: self.layout };
         if self.layout.definition.is_columns() {
             let current = filters.iter().map(current).collect::<Result<_>>()?;
-            return self.of_columns(&place.by_key(&facts).spans, current);
+            return self.of_columns(&place.by_key(&facts), current);
         }
-        let way = place.best(&facts, self.units.rows)?;
+        let way = place.best(&facts)?;
+        if way.cost >= self.way.cost {
+            return Ok(None);
+        }
         match way.index {
             Some(_) => self.of_entries(&way),
-            None if way.spans == place.by_key(self.facts).spans => Ok(None),
-            None => Ok(Some(Units::of_rows(self.layout, self.map, &way, self.readers, 1.0))),
+            None => Ok(Some(Units::of_rows(self.map, &way, self.readers, 1.0))),
         }
     }
 
@@ -117,7 +119,7 @@ impl Planned<'_> {
         keys.sort_unstable();
         // What the primary key is known of by the statement.
         let own = Place { map: self.map, source: self.source, layout: self.layout };
-        if let Some(hull) = own.by_key(self.facts).spans.hull()
+        if let Some(hull) = own.by_key(self.facts).hull()
             && hull.from != Bound::Unbounded
         {
             keys.retain(|key| hull.has(key));

@@ -175,15 +175,17 @@ impl Writing<'_> {
         }
         let sizes = row_bytes(&self.layout, &rows);
         let is_columns = self.layout.definition.is_columns();
-        let rows_together = if is_columns { SEGMENT_ROWS } else { ROWS_TOGETHER };
+        // Each index has an entry of each row.
+        let items = 1 + self.layout.definition.kept_indexes().count();
+        let rows_together = if is_columns { SEGMENT_ROWS } else { (ROWS_TOGETHER / items).max(1) };
         let mut begin = 0;
         while begin < count {
             let (mut end, mut bytes) = (begin, 0);
             while end < count
                 && end - begin < rows_together
-                && (end == begin || bytes + sizes[end] <= SEGMENT_BYTES)
+                && (end == begin || bytes + sizes[end] * items <= SEGMENT_BYTES)
             {
-                bytes += sizes[end];
+                bytes += sizes[end] * items;
                 end += 1;
             }
             let is_small = sizes[begin..end].iter().all(|size| *size <= ROW_MOST);

@@ -9,10 +9,10 @@ use crate::row::{Layout, RowBuilder};
 use crate::units::{Unit, Units};
 use crate::view::Source;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Statistics};
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
@@ -32,8 +32,9 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     ReplaceChildrenOptions, StatisticsArgs,
 };
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use terrace::Map;
 
 /// What is scanned.
@@ -60,12 +61,12 @@ pub(crate) struct Scan {
     scanned: Scanned,
     map: Map,
     source: Arc<Source>,
-    way: Way,
+    way: Arc<Way>,
     units: Arc<Units>,
     /// What the statement says of columns; what joins say of rows while it runs, and what is to be read by that.
-    facts: Vec<Fact>,
+    facts: Arc<[Fact]>,
     joins: Vec<Arc<dyn PhysicalExpr>>,
-    late: Arc<OnceLock<Result<Arc<Units>, Arc<DataFusionError>>>>,
+    late: Arc<Mutex<Option<Arc<Units>>>>,
     /// The columns that are read; the first ones, whose schema this is, are wanted.
     columns: Vec<usize>,
     read: SchemaRef,
@@ -106,7 +107,8 @@ impl Scan {
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
         let metrics = ExecutionPlanMetricsSet::new();
-        let (source, units) = (Arc::new(source), Arc::new(units));
+        let (source, way, units) = (Arc::new(source), Arc::new(way), Arc::new(units));
+        let facts = facts.into();
         let (joins, late) = (Vec::new(), Arc::default());
         Scan {
             scanned,
@@ -137,22 +139,22 @@ impl Scan {
         if self.joins.is_empty() {
             return Ok(Arc::clone(&self.units));
         }
-        let found = self.late.get_or_init(|| {
-            let planned = Planned {
-                map: &self.map,
-                source: &self.source,
-                layout,
-                readers: self.readers(),
-                facts: &self.facts,
-                units: &self.units,
-                condition: &self.condition,
-                schema: Arc::clone(&self.all),
-            };
-            let now = planned.now(&self.joins, &self.columns[..self.schema.fields().len()]);
-            let now = now.map_err(|error| Arc::new(DataFusionError::from(error)))?;
-            Ok(now.map_or_else(|| Arc::clone(&self.units), Arc::new))
-        });
-        found.clone().map_err(|error| DataFusionError::Shared(error))
+        let mut late = self.late.lock();
+        if let Some(units) = &*late {
+            return Ok(Arc::clone(units));
+        }
+        let planned = Planned {
+            map: &self.map,
+            source: &self.source,
+            layout,
+            readers: self.readers(),
+            facts: &self.facts,
+            way: &self.way,
+            condition: &self.condition,
+            schema: Arc::clone(&self.all),
+        };
+        let now = planned.now(&self.joins, &self.columns[..self.schema.fields().len()])?;
+        Ok(Arc::clone(late.insert(now.map_or_else(|| Arc::clone(&self.units), Arc::new))))
     }
 }
 

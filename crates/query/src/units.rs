@@ -48,81 +48,59 @@ const PARTS: usize = 8;
 /// Keys that are looked up by one reader before the next one's.
 const KEYS: usize = 1024;
 
-/// Keys between which there are about as many of these, with about how many items of the map are in the span.
-fn between(map: &Map, span: &Span, readers: usize) -> (Vec<Vec<u8>>, Option<usize>) {
-    let len = map.len();
-    if len < DIVIDED || span.is_one_key() {
-        return (Vec::new(), None);
-    }
+/// A span in parts that have about as many items each, if it has many.
+fn divided(map: &Map, span: &Span, readers: usize) -> Vec<Span> {
     let drawn = |count| {
         let mut keys = map.sample_keys(count);
-        let all = keys.len().max(1);
         keys.retain(|key| span.has(key));
-        let rows = len as usize * keys.len() / all;
-        (keys, rows)
+        keys
     };
-    let (few, rows) = drawn(FEW_DRAWN);
-    if few.len() < 2 {
-        return (Vec::new(), Some(rows));
+    if map.len() < DIVIDED || span.is_one_key() || drawn(FEW_DRAWN).len() < 2 {
+        return vec![span.clone()];
     }
-    let (keys, rows) = drawn(DRAWN);
+    let keys = drawn(DRAWN);
     let each = keys.len().div_ceil(PARTS * readers).max(1);
-    (keys.into_iter().skip(each).step_by(each).collect(), Some(rows))
+    let (mut parts, mut from) = (Vec::new(), span.from.clone());
+    for key in keys.into_iter().skip(each).step_by(each) {
+        let to = Bound::Excluded(key.clone());
+        parts.push(Span { from: std::mem::replace(&mut from, Bound::Included(key)), to });
+    }
+    parts.push(Span { from, to: span.to.clone() });
+    parts
 }
 
 impl Units {
     /// Those of a map that no table was made of, for so many that read side by side.
     pub fn of_items(map: &Map, readers: usize) -> Units {
-        let mut units = Units::default();
-        units.add(map, &Span::all(), readers);
-        units.rows = Some(map.len() as usize);
-        units
+        let units = divided(map, &Span::all(), readers).iter().map(Unit::of).collect();
+        Units { units, rows: Some(map.len() as usize), pruned: 0 }
     }
 
     /// Those of a table of rows by a way; of the rows about this share is wanted.
-    pub fn of_rows(layout: &Layout, map: &Map, way: &Way, readers: usize, share: f64) -> Units {
-        let (mut units, parts) = (Units::default(), &way.spans.parts);
-        let mut rows = match way.index {
-            Some(index) => {
-                let unit = |span: &Span| Unit::Entries { index, span: span.clone() };
-                units.units = parts.iter().map(unit).collect();
-                None
+    pub fn of_rows(map: &Map, way: &Way, readers: usize, share: f64) -> Units {
+        let parts = &way.spans.parts;
+        if way.index.is_none() && parts.len() > 1 && parts.iter().all(Span::is_one_key) {
+            let key = |span: &Span| match &span.from {
+                Bound::Included(key) => key.clone(),
+                _ => unreachable!("invariant: it is one key"),
+            };
+            let keys: Vec<Vec<u8>> = parts.iter().map(key).collect();
+            let units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
+            return Units { units, rows: Some(parts.len()), pruned: 0 };
+        }
+        let parts = match parts.len() {
+            0..=PARTS_DIVIDED => {
+                parts.iter().flat_map(|span| divided(map, span, readers)).collect()
             }
-            None if parts.len() > 1 && parts.iter().all(Span::is_one_key) => {
-                let key = |span: &Span| match &span.from {
-                    Bound::Included(key) => key.clone(),
-                    _ => unreachable!("invariant: it is one key"),
-                };
-                let keys: Vec<Vec<u8>> = parts.iter().map(key).collect();
-                units.units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
-                Some(parts.len())
-            }
-            None if parts.len() > PARTS_DIVIDED => {
-                units.units = parts.iter().map(Unit::of).collect();
-                None
-            }
-            None => parts.iter().map(|span| units.add(map, span, readers)).sum(),
+            _ => parts.clone(),
         };
-        if !way.spans.is_bounded() {
-            rows = Some(layout.rows_of(map.len()));
-        }
-        let rows = way.rows.or(rows).map(|rows| (rows as f64 * share) as usize);
-        let is_one_row = matches!(&parts[..], [span] if span.is_one_key());
-        units.rows = if is_one_row || parts.is_empty() { Some(parts.len()) } else { rows };
-        units
-    }
-
-    /// Adds a part, divided if it is large; about how many items it has, if that is known.
-    fn add(&mut self, map: &Map, span: &Span, readers: usize) -> Option<usize> {
-        let (between, rows) = between(map, span, readers);
-        let mut from = span.from.clone();
-        for key in between {
-            let to = Bound::Excluded(key.clone());
-            let from = std::mem::replace(&mut from, Bound::Included(key));
-            self.units.push(Unit::Part { from, to, segment: None });
-        }
-        self.units.push(Unit::Part { from, to: span.to.clone(), segment: None });
-        rows
+        let is_one_row = way.index.is_none() && matches!(&parts[..], [span] if span.is_one_key());
+        let rows = if is_one_row { 1 } else { (way.rows as f64 * share) as usize };
+        let unit = |span| match way.index {
+            Some(index) => Unit::Entries { index, span },
+            None => Unit::of(&span),
+        };
+        Units { units: parts.into_iter().map(unit).collect(), rows: Some(rows), pruned: 0 }
     }
 
     /// Those of a table of columns; of the segments those that may have rows which the condition holds for.

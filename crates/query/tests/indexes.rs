@@ -207,13 +207,7 @@ fn an_index_that_was_not_finished_is_not_read_and_is_finished_when_it_is_asked_f
         &mut session,
         "CREATE TABLE t (a INT PRIMARY KEY, b INT); CREATE INDEX by_b ON t (b); INSERT INTO t VALUES (1, 1), (2, 2)",
     );
-    let set_state = |from: &str, to: &str| {
-        let definitions = test.db.map("sql").expect("the catalogue");
-        let text = definitions.get(b"t").expect("read").expect("the definition");
-        let text = String::from_utf8(text).expect("JSON");
-        assert!(text.contains(from), "{text}");
-        definitions.put(b"t", text.replace(from, to).as_bytes()).expect("written");
-    };
+    let set_state = |from: &str, to: &str| set_state(&test, from, to);
     set_state("\"ready\"", "\"building\"");
     let plan = asked(&mut session, "EXPLAIN SELECT a FROM t WHERE b = 1").join("\n");
     assert!(!plan.contains("by_b"), "{plan}");
@@ -232,6 +226,96 @@ fn an_index_that_was_not_finished_is_not_read_and_is_finished_when_it_is_asked_f
     assert_eq!(test.db.map("sql.t").expect("the map").len(), 3);
 }
 
+fn set_state(test: &TestSql, from: &str, to: &str) {
+    let definitions = test.db.map("sql").expect("the catalogue");
+    let text = definitions.get(b"t").expect("read").expect("the definition");
+    let text = String::from_utf8(text).expect("JSON");
+    assert!(text.contains(from), "{text}");
+    definitions.put(b"t", text.replace(from, to).as_bytes()).expect("written");
+}
+
+/// Of rows that were there before a unique index, two may have the same values, and one of them an entry.
+#[test]
+fn a_row_does_not_remove_the_entry_of_another_from_an_index_that_is_not_finished() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (k INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 5); CREATE UNIQUE INDEX by_n ON t (n)",
+    );
+    // As it is when the first row was put in, and a second with its values was not.
+    set_state(&test, "\"ready\"", "\"dropping\"");
+    run(&mut session, "INSERT INTO t VALUES (2, 5), (3, 5)");
+    set_state(&test, "\"dropping\"", "\"building\"");
+    run(&mut session, "DELETE FROM t WHERE k = 2; UPDATE t SET n = 6 WHERE k = 3");
+    // All rows have their entries by now.
+    set_state(&test, "\"building\"", "\"ready\"");
+    assert_eq!(asked(&mut session, "SELECT k FROM t WHERE n IN (5, 6) ORDER BY k"), ["1", "3"]);
+    assert!(refused(&mut session, "INSERT INTO t VALUES (4, 5)").contains("unique index"));
+}
+
+#[test]
+fn an_index_that_cannot_be_made_refuses_no_rows_and_long_values_are_removed() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let long = |letter: &str, length| letter.repeat(length);
+    run(&mut session, "CREATE TABLE t (k INT PRIMARY KEY, s TEXT)");
+    run(&mut session, &format!("INSERT INTO t VALUES (1, '{}')", long("a", 70_000)));
+    let why = refused(&mut session, "CREATE INDEX by_s ON t (s)");
+    assert!(why.contains("key"), "{why}");
+    assert_eq!(asked(&mut session, "DESCRIBE t")[1], "s,TEXT,YES,,");
+    run(&mut session, &format!("INSERT INTO t VALUES (2, '{}'); DELETE FROM t", long("b", 70_000)));
+    run(&mut session, "CREATE INDEX by_s ON t (s)");
+    for k in 0..600 {
+        run(&mut session, &format!("INSERT INTO t VALUES ({k}, '{}')", long("c", 10_000)));
+    }
+    run(&mut session, "DROP INDEX by_s; CREATE INDEX by_s ON t (s); DROP INDEX by_s");
+    assert_eq!(test.db.map("sql.t").expect("the map").len(), 600);
+}
+
+/// Makers, droppers and writers at once: whatever is left agrees with the table.
+#[test]
+fn indexes_are_made_and_dropped_by_several_at_once() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let create = "CREATE TABLE t (a INT PRIMARY KEY, b INT, c TEXT NOT NULL, d BIGINT)";
+    run(&mut session, create);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(4);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let mut session = test.sql.session();
+            scope.spawn(move || {
+                let mut random = numbers(seed);
+                while std::time::Instant::now() < until {
+                    let statement = match (seed, random(8)) {
+                        (0 | 1, 0..3) => "CREATE INDEX by_b ON t (b)".to_owned(),
+                        (0 | 1, 3) => "CREATE UNIQUE INDEX by_b ON t (b, a)".to_owned(),
+                        (0 | 1, 4..7) => "DROP INDEX by_b".to_owned(),
+                        (0 | 1, _) => {
+                            format!("DROP TABLE t; {}", create.replace("b INT", "e INT, b INT"))
+                        }
+                        _ => format!(
+                            "REPLACE INTO t (a, b, c) SELECT (value * 7 + {seed}) % 3000, {}, 'c1' \
+                             FROM generate_series(0, 400)",
+                            random(9)
+                        ),
+                    };
+                    let _refused_or_done = session.run(&statement);
+                }
+            });
+        }
+    });
+    run(&mut session, "CREATE INDEX IF NOT EXISTS by_b ON t (b)");
+    for b in 0..9 {
+        let found = asked(&mut session, &format!("SELECT count(*), sum(a) FROM t WHERE b = {b}"));
+        let all = asked(&mut session, &format!("SELECT count(*), sum(a) FROM t WHERE b + 0 = {b}"));
+        assert_eq!(found, all, "b = {b}");
+    }
+    run(&mut session, "DROP INDEX by_b");
+    let rows: u64 = asked(&mut session, "SELECT count(*) FROM t")[0].parse().expect("a number");
+    assert_eq!(test.db.map("sql.t").expect("the map").len(), rows, "entries of no index");
+}
+
 #[test]
 fn what_an_index_cannot_be_is_refused_by_name() {
     let test = TestSql::new();
@@ -246,6 +330,7 @@ fn what_an_index_cannot_be_is_refused_by_name() {
         ("CREATE INDEX i ON t (c)", "table `t` has no column `c`"),
         ("CREATE INDEX i ON t (b, b)", "names a column twice"),
         ("CREATE INDEX i ON t (b DESC)", "has no column `b DESC`"),
+        ("CREATE INDEX i ON t (\"b\" DESC)", "has no column `\"b\" DESC`"),
         ("CREATE INDEX i ON t (b) WHERE b > 1", "this form of CREATE INDEX is not supported"),
         ("CREATE INDEX ON t (b)", "this form of CREATE INDEX"),
         ("CREATE INDEX i ON u (b)", "there is no table `u`; did you mean"),

@@ -64,6 +64,16 @@ const CAUSES: &[Cause] = &[
         rows: &["snapkv-olda"],
     },
     Cause {
+        because: "two processors share what is between them and the memory: a thread that only reads memory of its own \
+                  takes a quarter of the transactions' rate, so the questions beside them have little left to take",
+        rows: &["snapkv-htap"],
+    },
+    Cause {
+        because: "the join that reads looks up the order and the customer of each new order before it knows whether it \
+                  is chosen, which is most of its work where few are; the paper does not tell its plan",
+        rows: &["snapkv-crossover"],
+    },
+    Cause {
         because: "DRAM emulates the slower device, so an effect of the device's latency cannot appear",
         rows: &["kv-ycsb"],
     },

@@ -8,7 +8,9 @@ use terrace_store::{
     Durability, Error as StoreError, Kind, Map, MapOptions, Moments, Range, Transaction,
 };
 use terrace_workload::Failure;
-use terrace_workload::chbench::{Outcome, Scale, Table, Terminal, Transact, load, wrong};
+use terrace_workload::chbench::{
+    DISTRICTS, Outcome, Scale, Table, Terminal, Transact, load, wrong,
+};
 
 /// The tables, in memory.
 pub(super) struct Shop {
@@ -155,6 +157,19 @@ impl Shop {
             asked += 1;
         }
         Ok(f64::from(asked) / start.elapsed().as_secs_f64())
+    }
+
+    /// How long it takes to find the oldest new order of a district; us.
+    pub fn oldest_us(&self) -> Result<f64> {
+        let mut within = self.begin();
+        let start = Instant::now();
+        for district in 1..=DISTRICTS as u8 {
+            let (from, to) = ([0, 0, 0, 1, district], [0, 0, 0, 1, district + 1]);
+            within
+                .range(Table::NewOrder, (&from, &to), &mut |_, _| false)
+                .map_err(Error::Workload)?;
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(DISTRICTS))
     }
 
     /// Places where the rows do not agree.
