@@ -501,7 +501,7 @@ impl TableProvider for Table {
             }
             Scanned::Items(_) => Units::of_items(&self.map, partitions),
         };
-        let scanned = (self.scanned.clone(), self.map.clone(), source);
+        let scanned = (self.scanned.clone(), self.map.clone(), source, self.view.began);
         let columns = (columns, read, schema, Arc::clone(&self.schema));
         let (asked, order) = ((facts, condition), (key, partitions));
         Ok(Arc::new(Scan::new(scanned, (way, units), columns, asked, order)))

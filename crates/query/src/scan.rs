@@ -35,6 +35,7 @@ use datafusion::physical_plan::{
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use terrace::Map;
 
 /// What is scanned.
@@ -61,6 +62,8 @@ pub(crate) struct Scan {
     scanned: Scanned,
     map: Map,
     source: Arc<Source>,
+    /// Since when what it reads may be of the past.
+    began: Instant,
     way: Arc<Way>,
     units: Arc<Units>,
     /// What the statement says of columns; what joins say of rows while it runs, and what is to be read by that.
@@ -82,7 +85,7 @@ impl Scan {
     /// Of these columns, which have the first schema, and of which those of the second one, the first ones, are wanted;
     /// `key` are columns that rows are in the order of.
     pub fn new(
-        (scanned, map, source): (Scanned, Map, Source),
+        (scanned, map, source, began): (Scanned, Map, Source, Instant),
         (way, units): (Way, Units),
         (columns, read, schema, all): (Vec<usize>, SchemaRef, SchemaRef, SchemaRef),
         (facts, condition): (Vec<Fact>, Condition),
@@ -114,6 +117,7 @@ impl Scan {
             scanned,
             map,
             source,
+            began,
             way,
             units,
             facts,
@@ -285,9 +289,13 @@ impl ExecutionPlan for Scan {
         let columns = (self.columns.clone(), self.schema.fields().len(), condition);
         let (scan, mut begin) = (self.clone(), Some((source, layout, columns, counts)));
         let (mut batches, readers) = (None, self.readers());
+        // Times of partitions are added up.
+        let age = (partition == 0)
+            .then(|| MetricBuilder::new(&self.metrics).subset_time("view_age", partition));
         // What joins say is known when the first rows are asked for, not before.
         let stream = futures::stream::iter(std::iter::from_fn(move || {
             if let Some((source, layout, columns, counts)) = begin.take() {
+                age.iter().for_each(|age| age.add_elapsed(scan.began));
                 let units = match scan.units() {
                     Ok(units) => units,
                     Err(error) => return Some(Err(error)),

@@ -6,11 +6,14 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 use terrace::{Map, MapSnapshot, Moment, Range, Transaction};
 
 /// The transaction of a statement, or of several.
 pub(crate) struct View {
     pub moment: Arc<Moment>,
+    /// When that was.
+    pub began: Instant,
     transaction: Mutex<Option<Transaction>>,
     is_serializable: bool,
     /// Statements that have written.
@@ -25,6 +28,7 @@ impl View {
         let (moment, changes) = (Arc::clone(transaction.moment()), AtomicU64::new(0));
         Arc::new(View {
             moment,
+            began: Instant::now(),
             transaction: Mutex::new(Some(transaction)),
             is_serializable,
             changes,

@@ -73,6 +73,7 @@ fn a_join_finds_the_same_whether_it_says_what_it_looks_for_or_not() {
 fn looked_up(session: &mut SqlSession, query: &str) -> (u64, u64) {
     let plan = asked(session, &format!("EXPLAIN ANALYZE {query}")).join("\n");
     let line = plan.lines().find(|line| line.contains("Scan: large")).expect("the scan");
+    assert!(line.contains("view_age="), "{line}");
     let metric = |name: &str| -> u64 {
         let text = line.split(&format!("{name}=")).nth(1).expect("the metric");
         let text = text.split([',', ']']).next().expect("its value");
