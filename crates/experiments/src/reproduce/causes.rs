@@ -65,7 +65,7 @@ const CAUSES: &[Cause] = &[
     },
     Cause {
         because: "two processors share what is between them and the memory: a thread that only reads memory of its own \
-                  takes a quarter of the transactions' rate, so the questions beside them have little left to take",
+                  takes a quarter to a third of the transactions' rate, so the questions beside them have little left to take",
         rows: &["snapkv-htap"],
     },
     Cause {

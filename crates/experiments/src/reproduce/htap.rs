@@ -9,7 +9,7 @@ use terrace_store::{
 };
 use terrace_workload::Failure;
 use terrace_workload::chbench::{
-    DISTRICTS, Outcome, Scale, Table, Terminal, Transact, load, wrong,
+    DISTRICTS, Each, Outcome, Scale, Table, Terminal, Transact, load, wrong,
 };
 
 /// The tables, in memory.
@@ -74,7 +74,7 @@ impl Transact for Within<'_> {
         &mut self,
         table: Table,
         spans: &[(Vec<u8>, Vec<u8>)],
-        each: &mut dyn FnMut(usize, &[u8], &[u8]),
+        each: &mut Each<'_>,
     ) -> std::result::Result<(), Failure> {
         let keyed: Vec<(Vec<u8>, Vec<u8>)> =
             spans.iter().map(|(from, to)| (keyed(table, from), keyed(table, to))).collect();

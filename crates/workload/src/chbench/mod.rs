@@ -85,6 +85,9 @@ impl Scale {
     }
 }
 
+/// Is told the number of a range, and a key and a value of it.
+pub type Each<'a> = dyn FnMut(usize, &[u8], &[u8]) + 'a;
+
 /// A transaction of a database, with the eight tables as ordered maps. What it reads is of one moment.
 pub trait Transact {
     /// Tells `read` the value of a key; whether there is one.
@@ -129,7 +132,7 @@ pub trait Transact {
         &mut self,
         table: Table,
         spans: &[(Vec<u8>, Vec<u8>)],
-        each: &mut dyn FnMut(usize, &[u8], &[u8]),
+        each: &mut Each<'_>,
     ) -> Result<(), Failure>;
 }
 
@@ -205,7 +208,7 @@ mod tests {
             &mut self,
             table: Table,
             spans: &[(Vec<u8>, Vec<u8>)],
-            each: &mut dyn FnMut(usize, &[u8], &[u8]),
+            each: &mut Each<'_>,
         ) -> Result<(), Failure> {
             for (asked, (from, to)) in spans.iter().enumerate() {
                 let items = self.0.range(keyed(table, from)..keyed(table, to));
