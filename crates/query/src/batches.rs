@@ -265,21 +265,11 @@ impl Batches {
 
     /// Gathers the rows of some keys; whether each has to be there.
     fn look_up(&mut self, keys: &[Vec<u8>], are_there: bool) -> Result<()> {
-        let (builder, mut pushed, mut missing) = (&mut self.builder, Ok(()), false);
+        let (Gathered::Rows(rows), Some(layout)) = (&mut self.builder, &self.layout) else {
+            unreachable!("invariant: asked of tables only")
+        };
         self.counts.looked_up.add(keys.len());
-        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        self.source.many(&slices, &mut |number, value| match value {
-            Some(value) if pushed.is_ok() => pushed = builder.push(&keys[number], value),
-            Some(_) => {}
-            None => missing = true,
-        })?;
-        pushed?;
-        match &self.layout {
-            Some(layout) if missing && are_there => {
-                Err(layout.wrong("an index names a row that is not there"))
-            }
-            _ => Ok(()),
-        }
+        look_up(&*self.source, layout, keys, are_there, rows)
     }
 
     /// Gathers the rows of some entries of an index; where to go on, if there may be more.
@@ -329,6 +319,31 @@ impl Batches {
             self.at = Some(Reading::Part(part));
         }
         self.condition.filter(rows, wanted)
+    }
+}
+
+/// Gathers the rows of some keys; whether each has to be there.
+///
+/// # Errors
+/// [`Error::Row`](crate::Error::Row) for what is no row or is missing, and those of the database.
+pub(crate) fn look_up(
+    source: &impl Reads,
+    layout: &Layout,
+    keys: &[Vec<u8>],
+    are_there: bool,
+    rows: &mut RowBuilder,
+) -> Result<()> {
+    let (mut pushed, mut missing) = (Ok(()), false);
+    let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    source.many(&slices, &mut |number, value| match value {
+        Some(value) if pushed.is_ok() => pushed = rows.push(&keys[number], value),
+        Some(_) => {}
+        None => missing = true,
+    })?;
+    pushed?;
+    match missing && are_there {
+        true => Err(layout.wrong("an index names a row that is not there")),
+        false => Ok(()),
     }
 }
 

@@ -8,23 +8,19 @@ use crate::error::Result;
 use crate::facts::{Fact, of_expression};
 use crate::row::Layout;
 use crate::span::Spans;
-use crate::units::{Unit, Units};
+use crate::units::Units;
 use crate::view::Source;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
-use std::ops::Bound;
 use std::sync::Arc;
 use terrace::Map;
 
 /// Rows that an index leads to are read in the order of the primary key, which other operators may rely on. So their
 /// keys are held: not more than these.
 const KEYS_MOST: usize = 1 << 18;
-/// Keys that one reader looks up before the next one's.
-const KEYS: usize = 1024;
-
 /// A table as its scan was planned, and what is known of its rows since.
 pub(crate) struct Planned<'a> {
     pub map: &'a Map,
@@ -119,13 +115,10 @@ impl Planned<'_> {
         keys.sort_unstable();
         // What the primary key is known of by the statement.
         let own = Place { map: self.map, source: self.source, layout: self.layout };
-        if let Some(hull) = own.by_key(self.facts).hull()
-            && hull.from != Bound::Unbounded
-        {
-            keys.retain(|key| hull.has(key));
+        match own.by_key(self.facts).hull() {
+            Some(hull) => keys.retain(|key| hull.has(key)),
+            None => keys.clear(),
         }
-        let rows = Some(keys.len());
-        let units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
-        Ok(Some(Units { units, rows, pruned: 0 }))
+        Ok(Some(Units::of_keys(&keys)))
     }
 }

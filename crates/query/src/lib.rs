@@ -96,6 +96,36 @@ impl Sql {
         })
     }
 
+    /// The rows of one query, in a session of its own: record batches, computed while they are read.
+    ///
+    /// ```
+    /// # use terrace_query::Sql;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let sql = Sql::open(std::sync::Arc::new(db))?;
+    /// let rows: usize = sql.query("VALUES (1, 'a'), (2, 'b')")?.map(|batch| batch.unwrap().num_rows()).sum();
+    /// assert_eq!(rows, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SqlSession::run`]; [`Error::Unsupported`] for another statement, which is not done then.
+    pub fn query(&self, text: &str) -> Result<Rows> {
+        let mut session = self.session();
+        let query = session.prepare(text)?;
+        let other = || Error::Unsupported {
+            what: "a statement that is no query".into(),
+            instead: "SqlSession::run does it",
+        };
+        if !query.is_query() {
+            return Err(other());
+        }
+        match session.run_prepared(&query, &[])? {
+            Answer::Rows(rows) => Ok(rows),
+            _ => Err(other()),
+        }
+    }
+
     /// A session: one user, who has a transaction perhaps.
     ///
     /// ```

@@ -1,24 +1,32 @@
-//! Queries of one row by its primary key, which need no plan: the row is looked up.
+//! Queries of few rows by a key, which need no plan: the rows are looked up.
 //!
-//! `SELECT a, b FROM t WHERE key = 7`, with a table's columns or `*`, and each column of the key given a number or a
-//! text: nothing else is one. The engine would answer the same, some hundred times as slowly; whatever is not exactly
-//! this is left to it, errors too.
+//! `SELECT a, b FROM t WHERE key = 7`, with a table's columns or `*`, and the first columns of the primary key, or of
+//! an index, given a number or a text each, and no other: nothing else is one. The engine would answer the same, some
+//! hundred times as slowly; whatever is not exactly this is left to it, errors and many rows too.
 
+use crate::batches::{keys_of_entries, look_up};
 use crate::catalogue::Catalogue;
 use crate::define::object_name;
 use crate::error::Result;
-use crate::row::{Layout, ROWS, RowBuilder};
+use crate::facts::Fact;
+use crate::row::{Layout, RowBuilder};
 use crate::rows::Rows;
-use crate::schema::{ColumnType, Definition};
-use crate::span::encode;
-use crate::view::View;
+use crate::schema::{ColumnType, Definition, IndexState};
+use crate::span::{KeyColumns, Span, Spans};
+use crate::view::{Reads, View, Within};
 use datafusion::common::DataFusionError;
+use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, SelectItem, SetExpr, Statement, TableFactor, Value,
     WildcardAdditionalOptions,
 };
+use std::ops::Bound;
 use std::sync::Arc;
+
+/// More rows, or bytes of them, are left to the engine, which gives them in batches.
+const FEW: usize = 256;
+const FEW_BYTES: usize = 1 << 20;
 
 /// Such a query.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +76,7 @@ impl Point {
         Some(Point { table: object_name(name).ok()?, columns, given })
     }
 
-    /// The row, as one that a query gives; none if the engine is to answer.
+    /// The rows, as a query gives them; none if the engine is to answer.
     ///
     /// # Errors
     /// Those of the database.
@@ -82,20 +90,25 @@ impl Point {
         let Some((definition, _)) = found.filter(|(definition, _)| !definition.is_columns()) else {
             return Ok(None);
         };
-        let (Some(columns), Some(key)) =
-            (self.columns_in(&definition), self.key_in(&definition, parameters))
+        let layout = Arc::new(Layout::new(definition));
+        let definition = &layout.definition;
+        let (Some(columns), Some((index, span))) =
+            (self.columns_in(definition), self.span_in(&layout, parameters))
         else {
             return Ok(None);
         };
         let schema = definition.schema().project(&columns).map_err(DataFusionError::from)?;
         let map = catalogue.rows(&self.table)?;
-        let layout = Arc::new(Layout::new(definition));
-        let mut row = RowBuilder::new(layout, &columns, Arc::new(schema));
-        view.with(|transaction| {
-            let found = transaction.get_with(&map, &key, |value| row.push(&key, value.bytes))?;
-            found.transpose()
+        let mut rows = RowBuilder::new(Arc::clone(&layout), &columns, Arc::new(schema));
+        let is_all = view.with(|transaction| match (index, span) {
+            (None, Span { from: Bound::Included(key), to: Bound::Included(_) }) => {
+                let found =
+                    transaction.get_with(&map, &key, |value| rows.push(&key, value.bytes))?;
+                found.transpose().map(|_| true)
+            }
+            (index, span) => few(&Within::new(transaction, &map), &layout, index, &span, &mut rows),
         })?;
-        Ok(Some(Rows::of(row.finish()?)))
+        Ok(if is_all { Some(Rows::of(rows.finish()?)) } else { None })
     }
 
     /// The numbers of the columns that are wanted; none if one is not there, or twice.
@@ -112,20 +125,62 @@ impl Point {
         Some(columns)
     }
 
-    /// The key, if each of its columns is given once, and no other is.
-    fn key_in(&self, table: &Definition, parameters: &[ScalarValue]) -> Option<Vec<u8>> {
-        if self.given.len() != table.key.len() {
-            return None;
+    /// Where the rows are, and their entries if it is by an index: if what is given are the first columns of its key.
+    fn span_in(
+        &self,
+        layout: &Layout,
+        parameters: &[ScalarValue],
+    ) -> Option<(Option<usize>, Span)> {
+        let table = &layout.definition;
+        let fact = |(name, given): &(String, Given)| {
+            let column = table.columns.iter().position(|column| column.name == *name)?;
+            let value = given.value(table.columns[column].kind, parameters)?;
+            Some(Fact::Compared { column, operator: Operator::Eq, value })
+        };
+        let facts = self.given.iter().map(fact).collect::<Option<Vec<_>>>()?;
+        let exactly = |key: &KeyColumns<'_>| {
+            let spans = Spans::of(table, key, &facts);
+            if spans.equal == facts.len() { spans.parts.into_iter().next() } else { None }
+        };
+        if let Some(span) = exactly(&layout.key_columns()) {
+            return Some((None, span));
         }
-        let mut key = vec![ROWS];
-        for (number, at) in table.key.iter().enumerate() {
-            let column = &table.columns[*at];
-            let (_, given) = self.given.iter().find(|(name, _)| *name == column.name)?;
-            let value = given.value(column.kind, parameters)?;
-            encode(&value, column.kind, &mut key, number + 1 == table.key.len())?;
-        }
-        Some(key)
+        let mut indexes = table.indexes.iter().enumerate();
+        indexes.find_map(|(place, index)| {
+            let span =
+                exactly(&index.key_columns()).filter(|_| index.state == IndexState::Ready)?;
+            Some((Some(place), span))
+        })
     }
+}
+
+/// Gathers the rows of a span of keys, or of the entries of an index; whether these are all, and not too many.
+fn few(
+    within: &Within<'_>,
+    layout: &Layout,
+    index: Option<usize>,
+    span: &Span,
+    rows: &mut RowBuilder,
+) -> Result<bool> {
+    let Some(index) = index else {
+        let (from, to) =
+            (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
+        let mut pushed = Ok(());
+        let is_over = within.visit(from, to, &mut |key, value| {
+            pushed = rows.push(key, value);
+            pushed.is_ok() && rows.rows < FEW && rows.bytes < FEW_BYTES
+        })?;
+        return pushed.map(|()| is_over);
+    };
+    let mut keys = Vec::new();
+    let is_over = keys_of_entries(within, layout, index, span, &mut |_, key| {
+        keys.push(key);
+        keys.len() < FEW
+    })?;
+    if is_over {
+        look_up(within, layout, &keys, true, rows)?;
+    }
+    Ok(is_over)
 }
 
 impl Given {

@@ -57,6 +57,26 @@ pub struct Prepared {
     statement: Statement,
 }
 
+impl Prepared {
+    /// Whether it gives rows and changes nothing.
+    pub(crate) fn is_query(&self) -> bool {
+        let Statement::Statement(statement) = &self.statement else {
+            return matches!(self.statement, Statement::Explain(_));
+        };
+        match &**statement {
+            ast::Statement::Query(query) => !matches!(
+                &*query.body,
+                ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)
+            ),
+            ast::Statement::ExplainTable { .. }
+            | ast::Statement::ShowTables { .. }
+            | ast::Statement::ShowColumns { .. }
+            | ast::Statement::ShowVariable { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// One user of SQL on a database, with a transaction perhaps.
 pub struct SqlSession {
     catalogue: Arc<Catalogue>,

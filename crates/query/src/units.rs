@@ -76,6 +76,12 @@ impl Units {
         Units { units, rows: Some(map.len() as usize), pruned: 0 }
     }
 
+    /// The rows of these keys, which are in order.
+    pub fn of_keys(keys: &[Vec<u8>]) -> Units {
+        let units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
+        Units { units, rows: Some(keys.len()), pruned: 0 }
+    }
+
     /// Those of a table of rows by a way; of the rows about this share is wanted.
     pub fn of_rows(map: &Map, way: &Way, readers: usize, share: f64) -> Units {
         let parts = &way.spans.parts;
@@ -84,9 +90,7 @@ impl Units {
                 Bound::Included(key) => key.clone(),
                 _ => unreachable!("invariant: it is one key"),
             };
-            let keys: Vec<Vec<u8>> = parts.iter().map(key).collect();
-            let units = keys.chunks(KEYS).map(|keys| Unit::Keys(keys.to_vec())).collect();
-            return Units { units, rows: Some(parts.len()), pruned: 0 };
+            return Units::of_keys(&parts.iter().map(key).collect::<Vec<_>>());
         }
         let parts = match parts.len() {
             0..=PARTS_DIVIDED => {

@@ -137,3 +137,20 @@ fn statements_run_within_asynchronous_tasks_too() {
         assert_eq!(tokio::task::spawn_blocking(waits).await.expect("it ends"), ["2"]);
     });
 }
+
+#[test]
+fn a_query_alone_changes_nothing() {
+    let test = TestSql::new();
+    run(&mut test.sql.session(), "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1)");
+    for statement in ["DELETE FROM t", "DROP TABLE t", "BEGIN", "INSERT INTO t VALUES (2)"] {
+        let refused = test.sql.query(statement).expect_err(statement).to_string();
+        assert!(refused.contains("SqlSession::run does it"), "{refused}");
+    }
+    let several = test.sql.query("SELECT 1; DELETE FROM t").expect_err("two").to_string();
+    assert!(several.contains("one statement"), "{several}");
+    for query in ["SELECT a FROM t", "EXPLAIN SELECT a FROM t", "DESCRIBE t", "SHOW TABLES"] {
+        let rows = test.sql.query(query).expect(query);
+        let count: usize = rows.map(|batch| batch.expect(query).num_rows()).sum();
+        assert!(count > 0, "{query}");
+    }
+}

@@ -175,3 +175,57 @@ fn names_mean_what_the_engine_takes_them_for() {
     run(&mut session, "SET datafusion.sql_parser.enable_ident_normalization = false");
     assert!(refused(&mut session, "SELECT K FROM t WHERE k = 1").contains("K"));
 }
+
+/// The same of the first columns of a key, and of those of an index, which several rows may have.
+#[test]
+fn rows_that_are_looked_up_by_a_part_of_a_key_or_an_index_are_those_that_the_engine_finds() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (a INT, b INT, mail TEXT, c INT, PRIMARY KEY (a, b)); \
+         INSERT INTO t SELECT value % 3, value, 'm' || value, value % 400 FROM generate_series(0, 1999) AS x(value); \
+         INSERT INTO t VALUES (9, 1, NULL, NULL), (9, 2, NULL, 5); \
+         CREATE UNIQUE INDEX by_mail ON t (mail); CREATE INDEX by_c_b ON t (c, b)",
+    );
+    let queries = [
+        "SELECT * FROM t WHERE a = 9",
+        "SELECT b FROM t WHERE a = 1",
+        "SELECT a, b FROM t WHERE mail = 'm77'",
+        "SELECT a, b FROM t WHERE mail = 'nobody'",
+        "SELECT mail FROM t WHERE c = 5",
+        "SELECT mail FROM t WHERE b = 405 AND c = 5",
+        "SELECT mail FROM t WHERE c = 5 AND a = 2",
+        "SELECT mail FROM t WHERE b = 405",
+        "SELECT mail FROM t WHERE c = NULL",
+        "SELECT count(*) FROM t WHERE c = 5",
+    ];
+    let all_agree = |session: &mut SqlSession| {
+        for query in queries {
+            let asked_of_all = query.replacen(" WHERE ", " WHERE 1 = 1 AND ", 1);
+            let [found, all] = [query, &asked_of_all].map(|query| {
+                let mut lines = answered(session, query).expect(query);
+                lines[1..].sort();
+                lines
+            });
+            assert_eq!(found, all, "{query}");
+        }
+    };
+    all_agree(&mut session);
+    run(
+        &mut session,
+        "BEGIN; UPDATE t SET mail = 'other' WHERE mail = 'm77'; DELETE FROM t WHERE a = 9 AND b = 2; \
+         INSERT INTO t VALUES (9, 7, 'm77', 5)",
+    );
+    all_agree(&mut session);
+    assert_eq!(asked(&mut session, "SELECT b FROM t WHERE mail = 'm77'"), ["7"]);
+    run(&mut session, "ROLLBACK");
+    assert_eq!(asked(&mut session, "SELECT b FROM t WHERE mail = 'm77'"), ["77"]);
+    let query = session.prepare("SELECT b FROM t WHERE mail = $1").expect("prepared");
+    for (mail, count) in [(Value::from("m3"), 1), (Value::from("none"), 0), (Value::Utf8(None), 0)]
+    {
+        let answer = session.run_prepared(&query, &[mail]).expect("answered");
+        let Answer::Rows(rows) = answer else { panic!("rows") };
+        assert_eq!(rows.map(|batch| batch.expect("rows").num_rows()).sum::<usize>(), count);
+    }
+}
