@@ -16,6 +16,7 @@ mod error;
 mod facts;
 mod index;
 mod indexes;
+mod insert;
 mod late;
 mod load;
 mod numbers;

@@ -212,7 +212,7 @@ impl Given {
 }
 
 /// The name that an identifier means; none if it is a variable's.
-fn normal(name: &Ident) -> Option<String> {
+pub(crate) fn normal(name: &Ident) -> Option<String> {
     match name.quote_style {
         Some(_) => Some(name.value.clone()),
         None => (!name.value.starts_with('@')).then(|| name.value.to_ascii_lowercase()),

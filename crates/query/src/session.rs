@@ -11,6 +11,7 @@ use crate::columns::Ended;
 use crate::define::{define, no_table, object_name, take_layout};
 use crate::error::{Error, Result};
 use crate::indexes::{create_index, drop_index};
+use crate::insert::Values;
 use crate::load::{Load, Progress};
 use crate::numbers;
 use crate::parse::parse;
@@ -266,7 +267,7 @@ impl SqlSession {
     }
 
     fn once(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
-        let (mut layout, mut point) = (TableLayout::Rows, None);
+        let (mut layout, mut point, mut inserted) = (TableLayout::Rows, None, None);
         if let Statement::Statement(statement) = &mut statement {
             if let Some(answer) = self.of_transaction(statement) {
                 return answer;
@@ -277,7 +278,9 @@ impl SqlSession {
             layout = take_layout(statement)?;
             // Options may say what names mean, and of which types answers are.
             self.has_options |= matches!(&**statement, ast::Statement::Set(_));
-            point = if self.has_options { None } else { Point::of(statement) };
+            if !self.has_options {
+                (point, inserted) = (Point::of(statement), Values::of(statement));
+            }
             if matches!(
                 &**statement,
                 ast::Statement::Prepare { .. }
@@ -308,6 +311,11 @@ impl SqlSession {
             && let Some(rows) = point.read(&self.catalogue, &view, values)?
         {
             return Ok(Answer::Rows(rows));
+        }
+        if let Some(given) = inserted
+            && let Some(rows) = given.insert(&self.catalogue, &view, values).transpose()
+        {
+            return self.changed(rows, &view);
         }
         *self.view.lock() = Some(Arc::clone(&view));
         let plan = self.runtime.block_on(self.context.state().statement_to_plan(statement));
@@ -442,14 +450,7 @@ impl SqlSession {
             }),
             LogicalPlan::Dml(what) => {
                 let changed = change(&self.catalogue, what, view, |plan| self.query(plan));
-                if let (Err(_), Some(open)) = (&changed, &mut self.transaction) {
-                    open.has_failed = true;
-                }
-                let changed = changed?;
-                if self.transaction.is_none() {
-                    view.commit()?;
-                }
-                Ok(Answer::Changed(changed))
+                self.changed(changed, view)
             }
             LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Dml(_)) => {
                 Err(Error::Unsupported {
@@ -463,6 +464,18 @@ impl SqlSession {
             }
             plan => self.query(plan).map(Answer::Rows),
         }
+    }
+
+    /// The end of a change: outside of a transaction it is committed; within one that it fails, only ROLLBACK is left.
+    fn changed(&mut self, changed: Result<u64>, view: &View) -> Result<Answer> {
+        if let (Err(_), Some(open)) = (&changed, &mut self.transaction) {
+            open.has_failed = true;
+        }
+        let changed = changed?;
+        if self.transaction.is_none() {
+            view.commit()?;
+        }
+        Ok(Answer::Changed(changed))
     }
 
     fn query(&self, plan: LogicalPlan) -> Result<Rows> {

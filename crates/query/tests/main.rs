@@ -6,6 +6,7 @@ mod copy;
 mod errors;
 mod filters;
 mod indexes;
+mod inserts;
 mod joins;
 mod points;
 mod tables;
