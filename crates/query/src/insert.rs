@@ -28,11 +28,12 @@ pub(crate) struct Values {
     table: String,
     /// The columns that are named; none: all, in their order.
     columns: Option<Vec<String>>,
-    rows: Vec<Vec<Given>>,
+    rows: Vec<Vec<Constant>>,
 }
 
+/// A value that stands in a statement, or the number of a parameter.
 #[derive(Clone, Debug)]
-enum Given {
+pub(crate) enum Constant {
     Value(ScalarValue),
     /// Digits with a point, which are exact in decimals only.
     Decimal(ScalarValue),
@@ -74,7 +75,7 @@ impl Values {
             [] => None,
             columns => Some(columns.iter().map(column).collect::<Option<Vec<_>>>()?),
         };
-        let row = |row: &[Expr]| row.iter().map(Given::of).collect::<Option<Vec<_>>>();
+        let row = |row: &[Expr]| row.iter().map(Constant::of).collect::<Option<Vec<_>>>();
         let rows = values.rows.iter().map(|values| row(values)).collect::<Option<Vec<_>>>()?;
         Some(Values { table: object_name(name).ok()?, columns, rows })
     }
@@ -119,9 +120,9 @@ impl Values {
         let mut arrays = Vec::with_capacity(table.columns.len());
         for (number, column) in table.columns.iter().enumerate() {
             let at = places.iter().position(|place| *place == number);
-            let value = |row: &Vec<Given>| match at {
+            let value = |row: &Vec<Constant>| match at {
                 Some(at) => row[at].value(column.kind, parameters),
-                None => Given::Null.value(column.kind, parameters),
+                None => Constant::Null.value(column.kind, parameters),
             };
             let values = self.rows.iter().map(value).collect::<Option<Vec<_>>>()?;
             let may_be_null = column.nullable && !table.key.contains(&number);
@@ -134,12 +135,12 @@ impl Values {
     }
 }
 
-impl Given {
-    fn of(expression: &Expr) -> Option<Given> {
+impl Constant {
+    pub fn of(expression: &Expr) -> Option<Constant> {
         let number = |text: &str, is_negative: bool| {
             let sign = if is_negative { "-" } else { "" };
             if let Ok(number) = format!("{sign}{text}").parse::<i64>() {
-                return Some(Given::Value(ScalarValue::Int64(Some(number))));
+                return Some(Constant::Value(ScalarValue::Int64(Some(number))));
             }
             let (whole, part) = text.split_once('.')?;
             let digits = format!("{sign}{whole}{part}");
@@ -147,7 +148,7 @@ impl Given {
                 (whole.len() + part.len()) <= 38 && !whole.is_empty() && !part.is_empty();
             let value = digits.parse::<i128>().ok().filter(|_| is_plain)?;
             let scale = i8::try_from(part.len()).ok()?;
-            Some(Given::Decimal(ScalarValue::Decimal128(Some(value), 38, scale)))
+            Some(Constant::Decimal(ScalarValue::Decimal128(Some(value), 38, scale)))
         };
         match expression {
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {
@@ -160,13 +161,13 @@ impl Given {
             Expr::Value(value) => match &value.value {
                 Value::Number(text, false) => number(text, false),
                 Value::SingleQuotedString(text) => {
-                    Some(Given::Value(ScalarValue::Utf8(Some(text.clone()))))
+                    Some(Constant::Value(ScalarValue::Utf8(Some(text.clone()))))
                 }
-                Value::Boolean(value) => Some(Given::Value(ScalarValue::Boolean(Some(*value)))),
-                Value::Null => Some(Given::Null),
+                Value::Boolean(value) => Some(Constant::Value(ScalarValue::Boolean(Some(*value)))),
+                Value::Null => Some(Constant::Null),
                 Value::Placeholder(name) => {
                     let number: usize = name.strip_prefix('$')?.parse().ok()?;
-                    Some(Given::Parameter(number.checked_sub(1)?))
+                    Some(Constant::Parameter(number.checked_sub(1)?))
                 }
                 _ => None,
             },
@@ -175,15 +176,15 @@ impl Given {
     }
 
     /// The value for a column of this type; none if the engine is to say what it is there.
-    fn value(&self, kind: ColumnType, parameters: &[ScalarValue]) -> Option<ScalarValue> {
+    pub fn value(&self, kind: ColumnType, parameters: &[ScalarValue]) -> Option<ScalarValue> {
         let is_whole =
             matches!(kind, ColumnType::SmallInt | ColumnType::Integer | ColumnType::BigInt);
         let is_decimal = matches!(kind, ColumnType::Decimal(..));
         let value = match self {
-            Given::Null => return ScalarValue::try_new_null(&kind.arrow()).ok(),
-            Given::Decimal(value) => Some(value).filter(|_| is_decimal)?,
-            Given::Value(value) => value,
-            Given::Parameter(number) => parameters.get(*number)?,
+            Constant::Null => return ScalarValue::try_new_null(&kind.arrow()).ok(),
+            Constant::Decimal(value) => Some(value).filter(|_| is_decimal)?,
+            Constant::Value(value) => value,
+            Constant::Parameter(number) => parameters.get(*number)?,
         };
         let fits = match value {
             value if value.is_null() => true,

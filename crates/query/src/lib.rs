@@ -31,6 +31,7 @@ mod session;
 mod span;
 mod threads;
 mod units;
+mod update;
 mod values;
 mod view;
 

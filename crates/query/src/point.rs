@@ -18,7 +18,7 @@ use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, SelectItem, SetExpr, Statement, TableFactor, Value,
+    BinaryOperator, Expr, Ident, ObjectName, SelectItem, SetExpr, Statement, TableFactor, Value,
     WildcardAdditionalOptions,
 };
 use std::ops::Bound;
@@ -74,6 +74,25 @@ impl Point {
         let mut given = Vec::new();
         gather(condition, &mut given)?;
         Some(Point { table: object_name(name).ok()?, columns, given })
+    }
+
+    /// What a condition says of a table's columns, if it gives each a value.
+    pub fn of_condition(name: &ObjectName, condition: &Expr) -> Option<Point> {
+        let mut given = Vec::new();
+        gather(condition, &mut given)?;
+        Some(Point { table: object_name(name).ok()?, columns: None, given })
+    }
+
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The key of the one row that is meant, if it is one by the primary key.
+    pub fn key(&self, layout: &Layout, parameters: &[ScalarValue]) -> Option<Vec<u8>> {
+        match self.span_in(layout, parameters)? {
+            (None, Span { from: Bound::Included(key), to: Bound::Included(_) }) => Some(key),
+            _ => None,
+        }
     }
 
     /// The rows, as a query gives them; none if the engine is to answer.

@@ -19,6 +19,7 @@ use crate::point::Point;
 use crate::rows::Rows;
 use crate::schema::{Definition, TableLayout};
 use crate::threads::Threads;
+use crate::update::OfRow;
 use crate::view::View;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -267,7 +268,8 @@ impl SqlSession {
     }
 
     fn once(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
-        let (mut layout, mut point, mut inserted) = (TableLayout::Rows, None, None);
+        let (mut layout, mut point) = (TableLayout::Rows, None);
+        let (mut inserted, mut updated) = (None, None);
         if let Statement::Statement(statement) = &mut statement {
             if let Some(answer) = self.of_transaction(statement) {
                 return answer;
@@ -279,7 +281,8 @@ impl SqlSession {
             // Options may say what names mean, and of which types answers are.
             self.has_options |= matches!(&**statement, ast::Statement::Set(_));
             if !self.has_options {
-                (point, inserted) = (Point::of(statement), Values::of(statement));
+                point = Point::of(statement);
+                (inserted, updated) = (Values::of(statement), OfRow::of(statement));
             }
             if matches!(
                 &**statement,
@@ -314,6 +317,11 @@ impl SqlSession {
         }
         if let Some(given) = inserted
             && let Some(rows) = given.insert(&self.catalogue, &view, values).transpose()
+        {
+            return self.changed(rows, &view);
+        }
+        if let Some(update) = updated
+            && let Some(rows) = update.run(&self.catalogue, &view, values).transpose()
         {
             return self.changed(rows, &view);
         }

@@ -120,3 +120,89 @@ fn parameters_are_inserted_in_transactions_as_elsewhere() {
     run(&mut session, "ROLLBACK");
     assert_eq!(asked(&mut session, "SELECT k, v, d FROM t ORDER BY k"), ["1,a,1.25", "2,,7.00"]);
 }
+
+/// Statements on a table `T` with rows 1 to 9.
+const CHANGES: [&str; 30] = [
+    "UPDATE T SET a = 5 WHERE k = 1",
+    "UPDATE T SET a = a + 7, t = 'new' WHERE k = 2",
+    "UPDATE T SET a = a - 7 WHERE k = 2",
+    "UPDATE T SET b = a + 1, a = b + 1 WHERE k = 3",
+    "UPDATE T SET s = s + 32767 WHERE k = 3",
+    "UPDATE T SET g = g + 9223372036854775807 WHERE k = 4",
+    "UPDATE T SET g = g - 1 WHERE k = 4",
+    "UPDATE T SET d = 1.235 WHERE k = 4",
+    "UPDATE T SET d = d + 1 WHERE k = 4",
+    "UPDATE T SET a = NULL WHERE k = 5",
+    "UPDATE T SET a = a + 1 WHERE k = 5",
+    "UPDATE T SET t = NULL WHERE k = 5",
+    "UPDATE T SET k = 50 WHERE k = 5",
+    "UPDATE T SET k = 5 WHERE k = 5",
+    "UPDATE T SET a = 1 WHERE k = 77",
+    "UPDATE T SET a = 'x' WHERE k = 77",
+    "UPDATE T SET a = 1, a = 2 WHERE k = 6",
+    "UPDATE T SET none = 1 WHERE k = 6",
+    "UPDATE T SET a = none + 1 WHERE k = 6",
+    "UPDATE T SET g = a + 1 WHERE k = 6",
+    "UPDATE T SET u = 1 WHERE k = 7",
+    "UPDATE T SET u = 700 WHERE k = 7",
+    "UPDATE T SET a = 1 WHERE k = 1 AND a = 5",
+    "UPDATE T SET a = 9 WHERE k > 7",
+    "UPDATE T SET a = a * 2 WHERE k = 8",
+    "DELETE FROM T WHERE k = 8",
+    "DELETE FROM T WHERE k = 8",
+    "DELETE FROM T WHERE k = 'eight'",
+    "DELETE FROM T WHERE k = 9 AND a = 1",
+    "DELETE FROM T WHERE none = 9",
+];
+
+#[test]
+fn rows_are_updated_and_deleted_as_the_engine_does_it() {
+    let test = TestSql::new();
+    let (mut session, mut engine) = (test.sql.session(), test.sql.session());
+    run(&mut engine, "SET datafusion.execution.batch_size = 8192");
+    for (layout, is_transaction) in [("rows", false), ("rows", true), ("columns", false)] {
+        for table in ["one", "other"] {
+            run(
+                &mut session,
+                &format!(
+                    "DROP TABLE IF EXISTS {table}; \
+                     CREATE TABLE {table} (k INT PRIMARY KEY, a INT, b INT, s SMALLINT, g BIGINT, d DECIMAL(6,2), \
+                     t TEXT NOT NULL, u INT) WITH (layout = {layout}); \
+                     INSERT INTO {table} SELECT v, v + 0, v * 2, v + 0 * 1, 0 + v, 1 * v, 't' || v, v * 1 \
+                     FROM generate_series(1, 9) AS x(v)"
+                ),
+            );
+            if layout == "rows" {
+                let indexes = format!(
+                    "CREATE UNIQUE INDEX {table}_u ON {table} (u); CREATE INDEX {table}_a ON {table} (a, t)"
+                );
+                run(&mut session, &indexes);
+            }
+        }
+        for statement in CHANGES {
+            let of = |table: &str| {
+                let statement = statement.replace(" T ", &format!(" {table} "));
+                if is_transaction { format!("BEGIN; {statement}; COMMIT") } else { statement }
+            };
+            let one = session.run(&of("one")).map_err(|error| error.to_string());
+            let other = engine.run(&of("other")).map_err(|error| error.to_string());
+            let told = |answer: Result<Vec<Answer>, String>| {
+                answer
+                    .map(|answer| format!("{answer:?}"))
+                    .map_err(|error| error.replace("other", "one"))
+            };
+            assert_eq!(told(one), told(other), "{statement}");
+            if session.in_transaction() {
+                run(&mut session, "ROLLBACK");
+                run(&mut engine, "ROLLBACK");
+            }
+            let [one, other] = ["one", "other"]
+                .map(|table| asked(&mut session, &format!("SELECT * FROM {table} ORDER BY k")));
+            assert_eq!(one, other, "{statement}");
+        }
+        for table in ["one", "other"] {
+            let by_index = format!("SELECT k FROM {table} WHERE u = 700");
+            assert_eq!(asked(&mut session, &by_index), ["7"], "{table}");
+        }
+    }
+}
