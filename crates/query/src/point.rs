@@ -18,8 +18,8 @@ use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, ObjectName, SelectItem, SetExpr, Statement, TableFactor, Value,
-    WildcardAdditionalOptions,
+    BinaryOperator, Expr, Ident, ObjectName, SelectItem, SetExpr, Statement, TableFactor,
+    UnaryOperator, Value, WildcardAdditionalOptions,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -246,6 +246,15 @@ fn gather(condition: &Expr, given: &mut Vec<(String, Given)>) -> Option<()> {
             gather(left, given)?;
             gather(right, given)
         }
+        (
+            BinaryOperator::Eq,
+            Expr::Identifier(name),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: value },
+        ) => {
+            let Expr::Value(value) = &**value else { return None };
+            let Value::Number(text, false) = &value.value else { return None };
+            add(normal(name)?, Given::Number(format!("-{text}")), given)
+        }
         (BinaryOperator::Eq, Expr::Identifier(name), Expr::Value(value)) => {
             let value = match &value.value {
                 Value::Number(text, false) => Given::Number(text.clone()),
@@ -256,10 +265,14 @@ fn gather(condition: &Expr, given: &mut Vec<(String, Given)>) -> Option<()> {
                 }
                 _ => return None,
             };
-            let name = normal(name)?;
-            let is_new = given.iter().all(|(there, _)| *there != name);
-            is_new.then(|| given.push((name, value)))
+            add(normal(name)?, value, given)
         }
         _ => None,
     }
+}
+
+/// Adds what a column is given, once.
+fn add(name: String, value: Given, given: &mut Vec<(String, Given)>) -> Option<()> {
+    let is_new = given.iter().all(|(there, _)| *there != name);
+    is_new.then(|| given.push((name, value)))
 }
