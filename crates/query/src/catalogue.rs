@@ -226,7 +226,11 @@ impl Catalogue {
     fn define(&self, definition: &Definition) -> Result<()> {
         // It is seen before it is durable: until it is, who writes rows makes it so.
         UNSYNCED.fetch_add(1, Ordering::SeqCst);
-        self.definitions.put(definition.name.as_bytes(), &definition.encode())?;
+        let put = self.definitions.put(definition.name.as_bytes(), &definition.encode());
+        put.inspect_err(|_| {
+            // Nobody has seen it.
+            UNSYNCED.fetch_sub(1, Ordering::SeqCst);
+        })?;
         self.definitions.sync()?;
         UNSYNCED.fetch_sub(1, Ordering::SeqCst);
         Ok(())

@@ -5,7 +5,7 @@
 //! certifying the rows that were read; then the definition says that it is ready. A crash between leaves an index that
 //! is written and not read: CREATE INDEX, given again, goes on. Removing goes the same way back.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, settle};
 use crate::change::Writer;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
@@ -116,13 +116,16 @@ pub(crate) fn drop_index(
     if_exists: bool,
 ) -> Result<()> {
     let name = object_name(name)?;
-    match catalogue.index(&name)? {
-        Some((of, index)) => {
-            catalogue.set_index(&of, &index, index.state, IndexState::Dropping)?;
-            remove(catalogue, &of, &index)
+    loop {
+        let Some((of, index)) = catalogue.index(&name)? else {
+            return if if_exists { Ok(()) } else { Err(Error::NoIndex(name)) };
+        };
+        // Whoever makes it may have been done with it just now.
+        if index.state == IndexState::Dropping
+            || catalogue.set_index(&of, &index, index.state, IndexState::Dropping)?
+        {
+            return remove(catalogue, &of, &index);
         }
-        None if if_exists => Ok(()),
-        None => Err(Error::NoIndex(name)),
     }
 }
 
@@ -163,6 +166,8 @@ fn found(
         return Ok(None);
     };
     let now = Definition::decode(&of.name, &bytes)?;
+    // What is done by its word is no more durable than it.
+    settle(&catalogue.definitions)?;
     let same = now.indexes.iter().find(|same| same.number == index.number);
     let state = same.filter(|_| now.is_of(of)).map(|same| same.state);
     Ok(state.map(|state| (now, state, bytes)))

@@ -5,7 +5,7 @@
 //! table of columns, a part that lies where there is no row yet is written as a segment; others as rows, which are
 //! sealed.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, settle};
 use crate::change::{Change, Writer};
 use crate::columns::{
     LOADS, ROW_MOST, SEGMENT_BYTES, SEGMENT_ROWS, is_free, row_bytes, write_segments,
@@ -175,11 +175,12 @@ impl Writing<'_> {
         }
         let sizes = row_bytes(&self.layout, &rows);
         let is_columns = self.layout.definition.is_columns();
-        // Each index has an entry of each row.
-        let items = 1 + self.layout.definition.kept_indexes().count();
-        let rows_together = if is_columns { SEGMENT_ROWS } else { (ROWS_TOGETHER / items).max(1) };
         let mut begin = 0;
         while begin < count {
+            // Each index has an entry of each row.
+            let items = 1 + self.layout.definition.kept_indexes().count();
+            let rows_together =
+                if is_columns { SEGMENT_ROWS } else { (ROWS_TOGETHER / items).max(1) };
             let (mut end, mut bytes) = (begin, 0);
             while end < count
                 && end - begin < rows_together
@@ -189,7 +190,9 @@ impl Writing<'_> {
                 end += 1;
             }
             let is_small = sizes[begin..end].iter().all(|size| *size <= ROW_MOST);
-            self.part(&rows.slice(begin, end - begin), &keys[begin..end], is_small)?;
+            if !self.part(&rows.slice(begin, end - begin), &keys[begin..end], is_small)? {
+                continue;
+            }
             self.rows += (end - begin) as u64;
             tell(self.rows);
             begin = end;
@@ -202,8 +205,9 @@ impl Writing<'_> {
         Error::KeyExists { table, key: self.layout.key_text(rows, row) }
     }
 
-    /// Writes some rows with their keys, all or none; `is_small` if a segment may have them.
-    fn part(&mut self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<()> {
+    /// Writes some rows with their keys, all or none; `is_small` if a segment may have them. Whether it did: not if the
+    /// table has other indexes by now, with which there may be more to write.
+    fn part(&mut self, rows: &RecordBatch, keys: &[Vec<u8>], is_small: bool) -> Result<bool> {
         let mut tried = 0;
         loop {
             let written = match self.as_segments(rows, keys, is_small) {
@@ -218,12 +222,13 @@ impl Writing<'_> {
                     let same = found.filter(|(now, _)| now.is_of(&self.layout.definition));
                     let (now, definition) = same.ok_or_else(|| Error::dropped(&name))?;
                     (self.layout, self.definition) = (Arc::new(Layout::new(now)), definition);
+                    return Ok(false);
                 }
                 Err(error) if error.may_pass() && tried < TRIES => {
                     std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
                     tried += 1;
                 }
-                ended => return ended,
+                ended => return ended.map(|()| true),
             }
         }
     }
@@ -240,6 +245,7 @@ impl Writing<'_> {
         if !transaction.compare(&self.catalogue.definitions, name, Some(&self.definition))? {
             return Err(Error::dropped(&self.layout.definition.name));
         }
+        settle(&self.catalogue.definitions)?;
         if !is_free(&Within::new(&mut transaction, self.map), &self.layout, ends(keys))? {
             return Ok(false);
         }

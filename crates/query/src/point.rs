@@ -27,6 +27,8 @@ use std::sync::Arc;
 /// More rows, or bytes of them, are left to the engine, which gives them in batches.
 const FEW: usize = 256;
 const FEW_BYTES: usize = 1 << 20;
+/// Rows that are looked up before that is looked at.
+const TOGETHER: usize = 16;
 
 /// Such a query.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,10 +198,16 @@ fn few(
         keys.push(key);
         keys.len() < FEW
     })?;
-    if is_over {
-        look_up(within, layout, &keys, true, rows)?;
+    if !is_over {
+        return Ok(false);
     }
-    Ok(is_over)
+    for keys in keys.chunks(TOGETHER) {
+        if rows.bytes >= FEW_BYTES {
+            return Ok(false);
+        }
+        look_up(within, layout, keys, true, rows)?;
+    }
+    Ok(true)
 }
 
 impl Given {

@@ -62,10 +62,15 @@ pub struct Prepared {
 impl Prepared {
     /// Whether it gives rows and changes nothing.
     pub(crate) fn is_query(&self) -> bool {
-        let Statement::Statement(statement) = &self.statement else {
-            return matches!(self.statement, Statement::Explain(_));
-        };
-        match &**statement {
+        is_query(&self.statement)
+    }
+}
+
+fn is_query(statement: &Statement) -> bool {
+    match statement {
+        // With ANALYZE what is explained is done.
+        Statement::Explain(explain) => !explain.options.analyze || is_query(&explain.statement),
+        Statement::Statement(statement) => match &**statement {
             ast::Statement::Query(query) => !matches!(
                 &*query.body,
                 ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)
@@ -73,9 +78,12 @@ impl Prepared {
             ast::Statement::ExplainTable { .. }
             | ast::Statement::ShowTables { .. }
             | ast::Statement::ShowColumns { .. }
+            | ast::Statement::ShowFunctions { .. }
+            | ast::Statement::ShowCreate { .. }
             | ast::Statement::ShowVariable { .. } => true,
             _ => false,
-        }
+        },
+        _ => false,
     }
 }
 
@@ -460,9 +468,11 @@ impl SqlSession {
                 let changed = change(&self.catalogue, what, view, |plan| self.query(plan));
                 self.changed(changed, view)
             }
-            LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Dml(_)) => {
+            LogicalPlan::Analyze(analyze)
+                if matches!(*analyze.input, LogicalPlan::Dml(_) | LogicalPlan::Copy(_)) =>
+            {
                 Err(Error::Unsupported {
-                    what: "EXPLAIN ANALYZE of a change".into(),
+                    what: "EXPLAIN ANALYZE of a change, or of COPY,".into(),
                     instead: "EXPLAIN it, or run it",
                 })
             }

@@ -176,8 +176,11 @@ impl Set {
             }
             value => Set::To(Constant::of(value)?),
         };
+        // The engine takes the name of a column that is set as it stands.
         match &target.0[..] {
-            [ObjectNamePart::Identifier(name)] => Some((normal(name)?, set)),
+            [ObjectNamePart::Identifier(name)] => {
+                normal(name).filter(|normal| *normal == name.value).map(|name| (name, set))
+            }
             _ => None,
         }
     }

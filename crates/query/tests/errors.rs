@@ -146,9 +146,22 @@ fn a_query_alone_changes_nothing() {
         let refused = test.sql.query(statement).expect_err(statement).to_string();
         assert!(refused.contains("SqlSession::run does it"), "{refused}");
     }
+    let file = test.dir.path().join("x.csv");
+    let copied = format!("EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO '{}'", file.display());
+    test.sql.query(&copied).expect_err("a file");
+    assert!(test.sql.session().run(&copied).is_err() && !file.exists());
+    test.sql.query("EXPLAIN ANALYZE DELETE FROM t").expect_err("a change");
     let several = test.sql.query("SELECT 1; DELETE FROM t").expect_err("two").to_string();
     assert!(several.contains("one statement"), "{several}");
-    for query in ["SELECT a FROM t", "EXPLAIN SELECT a FROM t", "DESCRIBE t", "SHOW TABLES"] {
+    for query in [
+        "SELECT a FROM t",
+        "EXPLAIN SELECT a FROM t",
+        "EXPLAIN ANALYZE SELECT a FROM t",
+        "EXPLAIN DELETE FROM t",
+        "DESCRIBE t",
+        "SHOW TABLES",
+        "SHOW FUNCTIONS LIKE 'sum'",
+    ] {
         let rows = test.sql.query(query).expect(query);
         let count: usize = rows.map(|batch| batch.expect(query).num_rows()).sum();
         assert!(count > 0, "{query}");

@@ -122,7 +122,7 @@ fn parameters_are_inserted_in_transactions_as_elsewhere() {
 }
 
 /// Statements on a table `T` with rows 1 to 9.
-const CHANGES: [&str; 30] = [
+const CHANGES: [&str; 33] = [
     "UPDATE T SET a = 5 WHERE k = 1",
     "UPDATE T SET a = a + 7, t = 'new' WHERE k = 2",
     "UPDATE T SET a = a - 7 WHERE k = 2",
@@ -141,6 +141,9 @@ const CHANGES: [&str; 30] = [
     "UPDATE T SET a = 'x' WHERE k = 77",
     "UPDATE T SET a = 1, a = 2 WHERE k = 6",
     "UPDATE T SET none = 1 WHERE k = 6",
+    "UPDATE T SET A = 77 WHERE k = 6",
+    "UPDATE T SET \"A\" = 78 WHERE k = 6",
+    "UPDATE T SET \"a\" = A + 1 WHERE K = 6",
     "UPDATE T SET a = none + 1 WHERE k = 6",
     "UPDATE T SET g = a + 1 WHERE k = 6",
     "UPDATE T SET u = 1 WHERE k = 7",
@@ -167,8 +170,8 @@ fn rows_are_updated_and_deleted_as_the_engine_does_it() {
                 &format!(
                     "DROP TABLE IF EXISTS {table}; \
                      CREATE TABLE {table} (k INT PRIMARY KEY, a INT, b INT, s SMALLINT, g BIGINT, d DECIMAL(6,2), \
-                     t TEXT NOT NULL, u INT) WITH (layout = {layout}); \
-                     INSERT INTO {table} SELECT v, v + 0, v * 2, v + 0 * 1, 0 + v, 1 * v, 't' || v, v * 1 \
+                     t TEXT NOT NULL, u INT, \"A\" INT) WITH (layout = {layout}); \
+                     INSERT INTO {table} SELECT v, v + 0, v * 2, v + 0 * 1, 0 + v, 1 * v, 't' || v, v * 1, NULL \
                      FROM generate_series(1, 9) AS x(v)"
                 ),
             );

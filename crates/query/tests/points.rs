@@ -224,6 +224,20 @@ fn rows_that_are_looked_up_by_a_part_of_a_key_or_an_index_are_those_that_the_eng
     assert_eq!(asked(&mut session, "SELECT b FROM t WHERE mail = 'm77'"), ["7"]);
     run(&mut session, "ROLLBACK");
     assert_eq!(asked(&mut session, "SELECT b FROM t WHERE mail = 'm77'"), ["77"]);
+    // Many bytes of few rows are the engine's.
+    run(
+        &mut session,
+        "CREATE TABLE long (k INT PRIMARY KEY, g INT, s TEXT); CREATE INDEX by_g ON long (g)",
+    );
+    let text = "x".repeat(200_000);
+    (0..40).for_each(|k| {
+        drop(run(&mut session, &format!("INSERT INTO long VALUES ({k}, 1, '{text}')")))
+    });
+    let Answer::Rows(rows) = run(&mut session, "SELECT * FROM long WHERE g = 1").remove(0) else {
+        panic!()
+    };
+    let batches: Vec<usize> = rows.map(|batch| batch.expect("rows").num_rows()).collect();
+    assert!(batches.len() > 1 && batches.iter().sum::<usize>() == 40, "{batches:?}");
     let query = session.prepare("SELECT b FROM t WHERE mail = $1").expect("prepared");
     for (mail, count) in [(Value::from("m3"), 1), (Value::from("none"), 0), (Value::Utf8(None), 0)]
     {
