@@ -12,6 +12,7 @@ mod change;
 mod columns;
 mod csv;
 mod define;
+mod depth;
 mod error;
 mod facts;
 mod index;

@@ -1,7 +1,7 @@
 //! The rows that a query gives.
 
 use crate::error::{Error, Result};
-use crate::threads::Threads;
+use crate::threads::{Threads, with_stack};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct Rows {
     schema: SchemaRef,
     batches: Batches,
+    /// Whether computing them needs a large stack.
+    is_deep: bool,
 }
 
 enum Batches {
@@ -22,19 +24,26 @@ enum Batches {
 
 impl Rows {
     pub(crate) fn new(stream: SendableRecordBatchStream, runtime: Arc<Threads>) -> Rows {
-        Rows { schema: stream.schema(), batches: Batches::Computed { stream, runtime } }
+        let (schema, batches) = (stream.schema(), Batches::Computed { stream, runtime });
+        Rows { schema, batches, is_deep: false }
     }
 
     /// These.
     pub(crate) fn of(batch: RecordBatch) -> Rows {
-        Rows { schema: batch.schema(), batches: Batches::Held(vec![batch].into_iter()) }
+        let (schema, batches) = (batch.schema(), Batches::Held(vec![batch].into_iter()));
+        Rows { schema, batches, is_deep: false }
+    }
+
+    /// The same, computed with a large stack if the statement was deep.
+    pub(crate) fn deep(self, is_deep: bool) -> Rows {
+        Rows { is_deep, ..self }
     }
 
     /// The same, computed to the end.
     pub(crate) fn held(self) -> Result<Rows> {
         let schema = self.schema();
         let batches = Batches::Held(self.collect::<Result<Vec<_>>>()?.into_iter());
-        Ok(Rows { schema, batches })
+        Ok(Rows { schema, batches, is_deep: false })
     }
 
     /// The columns.
@@ -49,8 +58,8 @@ impl Iterator for Rows {
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.batches {
             Batches::Computed { stream, runtime } => {
-                let next = runtime.block_on(stream.next());
-                next.map(|batch| batch.map_err(Error::from))
+                let next = with_stack(self.is_deep, || runtime.block_on(stream.next()));
+                next.transpose().map(|batch| batch?.map_err(Error::from))
             }
             Batches::Held(batches) => batches.next().map(Ok),
         }

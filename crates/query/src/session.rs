@@ -9,6 +9,7 @@ use crate::catalogue::{Catalogue, Tables};
 use crate::change::change;
 use crate::columns::Ended;
 use crate::define::{define, no_table, object_name, take_layout};
+use crate::depth::is_deep;
 use crate::error::{Error, Result};
 use crate::indexes::{create_index, drop_index};
 use crate::insert::Values;
@@ -18,7 +19,7 @@ use crate::parse::parse;
 use crate::point::Point;
 use crate::rows::Rows;
 use crate::schema::{Definition, TableLayout};
-use crate::threads::Threads;
+use crate::threads::{Threads, with_stack};
 use crate::update::OfRow;
 use crate::view::View;
 use datafusion::execution::SessionStateBuilder;
@@ -53,10 +54,20 @@ pub enum Answer {
     Done(&'static str),
 }
 
+impl Answer {
+    fn deep(self, is_deep: bool) -> Answer {
+        match self {
+            Answer::Rows(rows) => Answer::Rows(rows.deep(is_deep)),
+            other => other,
+        }
+    }
+}
+
 /// A statement that was parsed, to be run with values of its parameters.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    statement: Statement,
+    statement: Arc<Statement>,
+    is_deep: bool,
 }
 
 impl Prepared {
@@ -184,10 +195,11 @@ impl SqlSession {
     /// That of the first statement that failed; none behind it was run. Outside of a transaction nothing of it was
     /// written; within, only ROLLBACK is left if it was a change.
     pub fn run(&mut self, text: &str) -> Result<Vec<Answer>> {
-        let statements = parse(text)?;
+        let is_deep = is_deep(text)?;
+        let statements = with_stack(is_deep, || parse(text))??;
         let (mut answers, last) = (Vec::with_capacity(statements.len()), statements.len());
         for (number, statement) in statements.into_iter().enumerate() {
-            answers.push(match self.statement(statement)? {
+            answers.push(match self.statement(statement, is_deep)? {
                 Answer::Rows(rows) if number + 1 < last => Answer::Rows(rows.held()?),
                 answer => answer,
             });
@@ -204,8 +216,9 @@ impl SqlSession {
         text: &str,
         mut each: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<(), E> {
-        for statement in parse(text)? {
-            each(self.statement(statement)?)?;
+        let is_deep = is_deep(text)?;
+        for statement in with_stack(is_deep, || parse(text)).flatten()? {
+            each(self.statement(statement, is_deep)?)?;
         }
         Ok(())
     }
@@ -230,9 +243,10 @@ impl SqlSession {
     /// # Errors
     /// [`Error::Statement`] if it is none, or several.
     pub fn prepare(&self, text: &str) -> Result<Prepared> {
-        let mut statements = parse(text)?;
+        let is_deep = is_deep(text)?;
+        let mut statements = with_stack(is_deep, || parse(text))??;
         match (statements.pop_front(), statements.is_empty()) {
-            (Some(statement), true) => Ok(Prepared { statement }),
+            (Some(statement), true) => Ok(Prepared { statement: Arc::new(statement), is_deep }),
             _ => Err(Error::Statement("one statement is prepared at a time".into())),
         }
     }
@@ -242,11 +256,14 @@ impl SqlSession {
     /// # Errors
     /// As [`SqlSession::run`]; [`Error::Statement`] for a parameter without a value.
     pub fn run_prepared(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Answer> {
-        self.with_values(prepared.statement.clone(), values)
+        let statement = || Statement::clone(&prepared.statement);
+        with_stack(prepared.is_deep, || self.with_values(statement(), values))?
+            .map(|answer| answer.deep(prepared.is_deep))
     }
 
-    fn statement(&mut self, statement: Statement) -> Result<Answer> {
-        self.with_values(statement, &[])
+    fn statement(&mut self, statement: Statement, is_deep: bool) -> Result<Answer> {
+        let answer = with_stack(is_deep, || self.with_values(statement, &[]))?;
+        answer.map(|answer| answer.deep(is_deep))
     }
 
     fn with_values(&mut self, statement: Statement, values: &[Value]) -> Result<Answer> {

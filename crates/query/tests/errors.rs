@@ -1,6 +1,7 @@
 //! What is wrong is said, with what to do, and changes nothing.
 
 use crate::common::{TestSql, asked, refused, run};
+use terrace_query::Answer;
 
 #[test]
 fn errors_name_what_is_wrong_and_the_way_out() {
@@ -166,4 +167,48 @@ fn a_query_alone_changes_nothing() {
         let count: usize = rows.map(|batch| batch.expect(query).num_rows()).sum();
         assert!(count > 0, "{query}");
     }
+}
+
+/// A stack that overflows ends the process, and everyone's work with it.
+#[test]
+fn long_chains_of_operators_are_computed_or_refused() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(
+        &mut session,
+        "CREATE TABLE t (k INT PRIMARY KEY, c INT); CREATE INDEX by_c ON t (c); INSERT INTO t VALUES (1, 1)",
+    );
+    let chain = |count: usize, each: &dyn Fn(usize) -> String, between: &str| {
+        (0..count).map(each).collect::<Vec<_>>().join(between)
+    };
+    for count in [60, 700, 50_000] {
+        for statement in [
+            format!("SELECT k FROM t WHERE {}", chain(count, &|k| format!("k={k}"), " OR ")),
+            format!("SELECT k FROM t WHERE {}", chain(count, &|_| "c=1".into(), " AND ")),
+            format!("SELECT {} FROM t", chain(count, &|_| "k".into(), "+")),
+            format!("SELECT k FROM t WHERE k {}", "IS NOT NULL ".repeat(count / 3)),
+            format!("UPDATE t SET c = 1 WHERE {}", chain(count, &|_| "k=1".into(), " AND ")),
+            format!("DELETE FROM t WHERE {}", chain(count, &|k| format!("k={}", k + 7), " OR ")),
+            chain(count / 20, &|_| "SELECT k FROM t".into(), " UNION ALL "),
+            format!("SELECT 1 WHERE {}", "NOT ".repeat(count)),
+            format!("SELECT {}1{}", "(".repeat(count), ")".repeat(count)),
+        ] {
+            // Computed, or an error: what matters is that others go on.
+            let _either = session.run(&statement).map(|mut answers| match answers.pop() {
+                Some(Answer::Rows(rows)) => rows.count(),
+                _ => 0,
+            });
+            let prepared =
+                session.prepare(&statement).map(|one| session.run_prepared(&one, &[]).is_ok());
+            let what = statement.get(..40);
+            assert!(
+                count < 50_000 || !prepared.unwrap_or(false) || statement.contains("UNION"),
+                "{what:?}"
+            );
+        }
+        assert_eq!(asked(&mut session, "SELECT k FROM t"), ["1"]);
+    }
+    let refused = refused(&mut session, &format!("SELECT {}", vec!["1"; 5_000].join("+")));
+    assert!(refused.contains("more than 2000 operators"), "{refused}");
+    assert_eq!(asked(&mut session, &format!("SELECT {} AS s", vec!["1"; 300].join("+"))), ["300"]);
 }
