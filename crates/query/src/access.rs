@@ -12,7 +12,7 @@ use crate::span::{Span, Spans};
 use crate::view::Reads;
 use terrace::Map;
 
-/// What looking a row up costs, in rows that are read along. As keys and values it is eight to ten (the experiment
+/// What looking a row up costs, in rows that are read along. As keys and values it is seven to ten (the experiment
 /// `snapkv-crossover`); here both pay for decoding, and look-ups are made some at a time.
 const LOOKED_UP: usize = 3;
 /// Keys that are drawn to see how large a part of a map is.
