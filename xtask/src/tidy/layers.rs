@@ -9,6 +9,7 @@ pub const ROOMS: &[&str] = &[
     "durable",
     "movement",
     "lockfree",
+    "coalesced",
     "index",
     "device",
     "store",

@@ -12,6 +12,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/index/",
     "crates/lockfree/",
     "crates/durable/",
+    "crates/movement/",
     "crates/device/",
     "crates/transact/src/ledger/accounts.rs",
     "peers/",
