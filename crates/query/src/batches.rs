@@ -63,7 +63,7 @@ impl ItemBuilder {
 }
 
 impl Gathered {
-    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Gathered::Rows(rows) => rows.push(key, value),
             Gathered::Items(items) => {
@@ -74,19 +74,19 @@ impl Gathered {
     }
 
     /// Rows and bytes since the last batch.
-    fn size(&self) -> (usize, usize) {
+    pub fn size(&self) -> (usize, usize) {
         match self {
             Gathered::Rows(rows) => (rows.rows, rows.bytes),
             Gathered::Items(items) => (items.rows, items.bytes),
         }
     }
 
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         let (rows, bytes) = self.size();
         rows >= BATCH_ROWS || bytes >= BATCH_BYTES
     }
 
-    fn finish(&mut self) -> Result<RecordBatch> {
+    pub fn finish(&mut self) -> Result<RecordBatch> {
         match self {
             Gathered::Rows(rows) => rows.finish(),
             Gathered::Items(items) => Ok(items.finish()),
@@ -144,6 +144,7 @@ impl Reading {
             }
             Unit::Keys(keys) => Reading::Keys(keys, 0),
             Unit::Entries { index, span } => Reading::Entries(index, span),
+            Unit::Hash => unreachable!("invariant: it is read by `items::all`"),
         }
     }
 }
@@ -265,11 +266,19 @@ impl Batches {
 
     /// Gathers the rows of some keys; whether each has to be there.
     fn look_up(&mut self, keys: &[Vec<u8>], are_there: bool) -> Result<()> {
-        let (Gathered::Rows(rows), Some(layout)) = (&mut self.builder, &self.layout) else {
-            unreachable!("invariant: asked of tables only")
-        };
         self.counts.looked_up.add(keys.len());
-        look_up(&*self.source, layout, keys, are_there, rows)
+        match (&mut self.builder, &self.layout) {
+            (Gathered::Rows(rows), Some(layout)) => {
+                look_up(&*self.source, layout, keys, are_there, rows)
+            }
+            (Gathered::Items(items), _) => {
+                let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                self.source.many(&slices, &mut |number, value| {
+                    value.iter().for_each(|value| items.push(&keys[number], value));
+                })
+            }
+            (Gathered::Rows(_), None) => unreachable!("invariant: rows have a layout"),
+        }
     }
 
     /// Gathers the rows of some entries of an index; where to go on, if there may be more.

@@ -10,6 +10,7 @@ use crate::columns::{
 };
 use crate::error::{Error, Result};
 use crate::facts::of_filters;
+use crate::items;
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
 use crate::schema::{Definition, Index, IndexState};
@@ -344,13 +345,10 @@ impl Tables {
         if !self.catalogue.is_map(name)? {
             return Ok(None);
         }
-        let map = self.catalogue.db.map(name)?;
-        if map.kind() != Kind::Ordered {
-            return Err(Error::Unsupported {
-                what: format!("reading map `{name}`, which is a hash map,"),
-                instead: "set `kind = \"ordered\"` in [maps.NAME]",
-            });
+        if !view.is_alone {
+            return Err(Error::NotAlone);
         }
+        let map = self.catalogue.db.map(name)?;
         Ok(Some(Arc::new(Table::of_items(name, map, view))))
     }
 }
@@ -409,7 +407,7 @@ impl Table {
 
     fn of_items(name: &str, map: Map, view: Arc<View>) -> Table {
         let field = |name: &str| Field::new(name, DataType::Binary, false);
-        let schema = Arc::new(Schema::new(vec![field("key"), field("value")]));
+        let schema = Arc::new(Schema::new(items::COLUMNS.map(field).to_vec()));
         let constraints = Constraints::new_unverified(vec![Constraint::PrimaryKey(vec![0])]);
         Table {
             scanned: Scanned::Items(name.into()),
@@ -460,12 +458,14 @@ impl TableProvider for Table {
         let mut columns =
             projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&columns)?);
-        // What conditions ask for is read too.
-        let asked = filters.iter().flat_map(Expr::column_refs);
-        let asked: BTreeSet<usize> =
-            asked.filter_map(|column| self.schema.index_of(&column.name).ok()).collect();
-        let wanted: BTreeSet<usize> = columns.iter().copied().collect();
-        columns.extend(asked.difference(&wanted));
+        // What conditions ask for is read too; of a map the engine asks for it, and looks at it again.
+        if self.layout().is_some() {
+            let asked = filters.iter().flat_map(Expr::column_refs);
+            let asked: BTreeSet<usize> =
+                asked.filter_map(|column| self.schema.index_of(&column.name).ok()).collect();
+            let wanted: BTreeSet<usize> = columns.iter().copied().collect();
+            columns.extend(asked.difference(&wanted));
+        }
         let read = Arc::new(self.schema.project(&columns)?);
         let condition = match self.layout() {
             Some(layout) if !filters.is_empty() => {
@@ -503,7 +503,7 @@ impl TableProvider for Table {
                 let share = if filters.iter().any(is_more) { UNKNOWN_SHARE } else { 1.0 };
                 Units::of_rows(&self.map, &way, partitions, share)
             }
-            Scanned::Items(_) => Units::of_items(&self.map, partitions),
+            Scanned::Items(_) => Units::of_items(&self.map, &items::spans(filters), partitions),
         };
         let scanned = (self.scanned.clone(), self.map.clone(), source, self.view.began);
         let columns = (columns, read, schema, Arc::clone(&self.schema));
@@ -517,6 +517,7 @@ impl TableProvider for Table {
     ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         let narrows = |filter: &&Expr| match &self.scanned {
             Scanned::Rows(_) if can_ask(filter) => TableProviderFilterPushDown::Exact,
+            Scanned::Items(_) if items::narrows(filter) => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(narrows).collect())

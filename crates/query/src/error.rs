@@ -76,6 +76,19 @@ pub enum Error {
     /// A statement of this transaction failed.
     #[error("a statement of this transaction failed; end it with ROLLBACK")]
     TransactionFailed,
+    /// Its transaction was open for longer than it may be ([`SqlSession::expire`](crate::SqlSession::expire)).
+    #[error(
+        "the transaction was open for too long and was rolled back; end it with ROLLBACK, and begin it again"
+    )]
+    TransactionTooOld,
+    /// [`Canceller::cancel`](crate::Canceller::cancel).
+    #[error("the statement was cancelled")]
+    Cancelled,
+    /// Within this crate: the statement reads a map of which others write several keys as one, so its moment is to be
+    /// taken when nobody does.
+    #[doc(hidden)]
+    #[error("the moment of the statement was not taken alone; run it again")]
+    NotAlone,
     /// Rows of a query before a later change of its transaction.
     #[error(
         "the transaction has changed since these rows were asked for; read rows before the next change"

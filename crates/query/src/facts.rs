@@ -50,14 +50,19 @@ const VALUES_MOST: usize = 1 << 16;
 
 /// What these filters, all of which hold, say of a table's columns.
 pub(crate) fn of_filters(table: &Definition, filters: &[Expr]) -> Vec<Fact> {
+    of_conditions(&|name| table.columns.iter().position(|of| of.name == name), filters)
+}
+
+/// The same of columns whose numbers `number` knows.
+pub(crate) fn of_conditions(number: &dyn Fn(&str) -> Option<usize>, filters: &[Expr]) -> Vec<Fact> {
     let mut facts = Vec::new();
-    filters.iter().for_each(|filter| gather(table, filter, &mut facts));
+    filters.iter().for_each(|filter| gather(number, filter, &mut facts));
     facts
 }
 
-fn gather(table: &Definition, filter: &Expr, facts: &mut Vec<Fact>) {
+fn gather(number: &dyn Fn(&str) -> Option<usize>, filter: &Expr, facts: &mut Vec<Fact>) {
     let place = |column: &Expr| match column {
-        Expr::Column(column) => table.columns.iter().position(|of| of.name == column.name),
+        Expr::Column(column) => number(&column.name),
         _ => None,
     };
     let compared = |column: &Expr, operator, value: &Expr| match value {
@@ -68,8 +73,8 @@ fn gather(table: &Definition, filter: &Expr, facts: &mut Vec<Fact>) {
     };
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            gather(table, left, facts);
-            gather(table, right, facts);
+            gather(number, left, facts);
+            gather(number, right, facts);
         }
         Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
             let (mut column, mut values) = (None, Vec::new());

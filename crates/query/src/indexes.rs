@@ -7,6 +7,7 @@
 
 use crate::catalogue::{Catalogue, settle};
 use crate::change::Writer;
+use crate::client::Canceller;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
 use crate::row::{Layout, ROWS};
@@ -30,7 +31,11 @@ const TRIES: u32 = 100;
 /// # Errors
 /// [`Error::Unsupported`], [`Error::IndexExists`], [`Error::NoTable`], [`Error::NotUnique`], [`Error::Statement`] for
 /// a column that there is not, and those of the database.
-pub(crate) fn create_index(catalogue: &Catalogue, statement: &ast::CreateIndex) -> Result<Answer> {
+pub(crate) fn create_index(
+    catalogue: &Catalogue,
+    statement: &ast::CreateIndex,
+    canceller: &Canceller,
+) -> Result<Answer> {
     let ast::CreateIndex { name, table_name, columns, unique, if_not_exists, .. } = statement;
     let texts: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
     let plain = format!(
@@ -92,7 +97,7 @@ pub(crate) fn create_index(catalogue: &Catalogue, statement: &ast::CreateIndex) 
             None => return Err(no_table(catalogue, &table)),
         }
     };
-    match build(catalogue, &of, &index) {
+    match build(catalogue, &of, &index, canceller) {
         Ok(()) => Ok(Answer::Done("CREATE INDEX")),
         // Given again, the statement goes on.
         Err(error) if error.may_pass() => Err(error),
@@ -174,11 +179,17 @@ fn found(
 }
 
 /// Puts all rows in, and then says that the index is ready.
-fn build(catalogue: &Catalogue, of: &Definition, index: &Index) -> Result<()> {
+fn build(
+    catalogue: &Catalogue,
+    of: &Definition,
+    index: &Index,
+    canceller: &Canceller,
+) -> Result<()> {
     let map = catalogue.rows(&of.name)?;
     let mut from = Some(Bound::Included(vec![ROWS]));
     let (mut tried, mut together) = (0, TOGETHER);
     while let Some(begin) = from.clone() {
+        canceller.check()?;
         match put_in(catalogue, (of, index), &map, &begin, together) {
             Ok(next) => {
                 (from, tried) = (next, 0);

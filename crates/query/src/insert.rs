@@ -7,7 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::change::{Change, Writer};
 use crate::define::object_name;
 use crate::error::Result;
-use crate::point::normal;
+use crate::point::{normal, plain_number};
 use crate::row::Layout;
 use crate::schema::{ColumnType, Definition};
 use crate::view::View;
@@ -193,7 +193,10 @@ impl Constant {
                 is_whole || is_decimal
             }
             ScalarValue::Decimal128(..) => is_decimal,
-            ScalarValue::Utf8(_) => matches!(kind, ColumnType::Text | ColumnType::Date),
+            ScalarValue::Utf8(Some(text)) => {
+                matches!(kind, ColumnType::Text | ColumnType::Date)
+                    || is_whole && plain_number(text).is_some()
+            }
             _ => false,
         };
         value.cast_to(&kind.arrow()).ok().filter(|_| fits)

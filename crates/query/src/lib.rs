@@ -7,8 +7,10 @@
 
 mod access;
 mod batches;
+mod bytes;
 mod catalogue;
 mod change;
+mod client;
 mod columns;
 mod csv;
 mod define;
@@ -18,12 +20,14 @@ mod facts;
 mod index;
 mod indexes;
 mod insert;
+mod items;
 mod late;
 mod load;
 mod numbers;
 mod output;
 mod parse;
 mod point;
+mod prepared;
 mod row;
 mod rows;
 mod scan;
@@ -36,12 +40,14 @@ mod update;
 mod values;
 mod view;
 
+pub use client::Canceller;
 pub use error::{Error, Result};
 pub use load::Progress;
 pub use output::{Format, cell, write_rows};
+pub use prepared::Prepared;
 pub use rows::Rows;
 pub use schema::{Column, ColumnType, TableLayout};
-pub use session::{Answer, Prepared, SqlSession};
+pub use session::{Answer, SqlSession};
 
 /// Arrow, whose batches rows come in.
 pub use datafusion::arrow;

@@ -3,6 +3,7 @@
 //! The engine reads decimals if told so, and then compares a column of floats with them as decimals, which have no room
 //! for large floats and are no floats. Beside a float they are made floats here, before types are made to fit.
 
+use crate::bytes::BytesLike;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::Result;
@@ -42,10 +43,11 @@ pub(crate) fn make_floats(statement: &mut Statement) {
     });
 }
 
-/// The engine's own rules, behind the one of this file.
+/// The engine's own rules, between the one of this file and that for patterns.
 pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(FloatsBesideFloats)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(BytesLike));
     rules
 }
 

@@ -226,7 +226,8 @@ impl Given {
             Given::Text(text) if kind == ColumnType::Text => {
                 Some(ScalarValue::Utf8(Some(text.clone())))
             }
-            Given::Text(_) => None,
+            // As the engine reads it there; `05` is left to it.
+            Given::Text(text) => whole(plain_number(text)?),
             Given::Parameter(number) => match parameters.get(*number)? {
                 ScalarValue::Int16(Some(number)) => whole((*number).into()),
                 ScalarValue::Int32(Some(number)) => whole((*number).into()),
@@ -236,6 +237,11 @@ impl Given {
             },
         }
     }
+}
+
+/// The number that a text is, if it is written as numbers are.
+pub(crate) fn plain_number(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|number: &i64| number.to_string() == text)
 }
 
 /// The name that an identifier means; none if it is a variable's.

@@ -1,5 +1,6 @@
 //! The rows that a query gives.
 
+use crate::client::Canceller;
 use crate::error::{Error, Result};
 use crate::threads::{Threads, with_stack};
 use datafusion::arrow::array::RecordBatch;
@@ -18,13 +19,18 @@ pub struct Rows {
 }
 
 enum Batches {
-    Computed { stream: SendableRecordBatchStream, runtime: Arc<Threads> },
+    Computed { stream: SendableRecordBatchStream, runtime: Arc<Threads>, canceller: Canceller },
     Held(std::vec::IntoIter<RecordBatch>),
 }
 
 impl Rows {
-    pub(crate) fn new(stream: SendableRecordBatchStream, runtime: Arc<Threads>) -> Rows {
-        let (schema, batches) = (stream.schema(), Batches::Computed { stream, runtime });
+    pub(crate) fn new(
+        stream: SendableRecordBatchStream,
+        runtime: Arc<Threads>,
+        canceller: Canceller,
+    ) -> Rows {
+        let schema = stream.schema();
+        let batches = Batches::Computed { stream, runtime, canceller };
         Rows { schema, batches, is_deep: false }
     }
 
@@ -57,8 +63,9 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.batches {
-            Batches::Computed { stream, runtime } => {
-                let next = with_stack(self.is_deep, || runtime.block_on(stream.next()));
+            Batches::Computed { stream, runtime, canceller } => {
+                let next = canceller.or(stream.next());
+                let next = with_stack(self.is_deep, || runtime.block_on(next)).flatten();
                 next.transpose().map(|batch| batch?.map_err(Error::from))
             }
             Batches::Held(batches) => batches.next().map(Ok),

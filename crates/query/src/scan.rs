@@ -4,6 +4,7 @@ use crate::access::Way;
 use crate::batches::{Batches, Counts, Gathered, ItemBuilder};
 use crate::columns::Condition;
 use crate::facts::Fact;
+use crate::items::all;
 use crate::late::{Planned, said};
 use crate::row::{Layout, RowBuilder};
 use crate::units::{Unit, Units};
@@ -100,8 +101,9 @@ impl Scan {
         let sort = |at: usize| {
             PhysicalSortExpr::new_default(Arc::new(Column::new(schema.field(at).name(), at)))
         };
-        // Rows that an index leads to are in its order, not in that of the key.
-        let order = LexOrdering::new(ordered.map(sort)).filter(|_| way.index.is_none());
+        // Rows that an index leads to are in its order, not in that of the key; items of a hash map are in none.
+        let has_order = way.index.is_none() && !matches!(units.units[..], [Unit::Hash]);
+        let order = LexOrdering::new(ordered.map(sort)).filter(|_| has_order);
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(Arc::clone(&schema), order),
             Partitioning::UnknownPartitioning(partitions),
@@ -263,7 +265,7 @@ impl ExecutionPlan for Scan {
     fn execute(
         &self,
         partition: usize,
-        _: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> EngineResult<SendableRecordBatchStream> {
         let (builder, layout) = match &self.scanned {
             Scanned::Rows(layout) => {
@@ -284,6 +286,10 @@ impl ExecutionPlan for Scan {
             looked_up: counter("rows_looked_up"),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
+        if let [Unit::Hash] = &self.units.units[..] {
+            let of = (self.scanned.name(), Arc::clone(&self.schema));
+            return Ok(all(self.source.all()?, of, builder, counts, &context));
+        }
         let source = (Arc::clone(&self.source), builder);
         let condition = self.condition.clone();
         let columns = (self.columns.clone(), self.schema.fields().len(), condition);

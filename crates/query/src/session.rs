@@ -7,6 +7,7 @@
 
 use crate::catalogue::{Catalogue, Tables};
 use crate::change::change;
+use crate::client::{Begin, Canceller, refuse_files, with_texts};
 use crate::columns::Ended;
 use crate::define::{define, no_table, object_name, take_layout};
 use crate::depth::is_deep;
@@ -17,6 +18,7 @@ use crate::load::{Load, Progress};
 use crate::numbers;
 use crate::parse::parse;
 use crate::point::Point;
+use crate::prepared::{Prepared, refuse_here};
 use crate::rows::Rows;
 use crate::schema::{Definition, TableLayout};
 use crate::threads::{Threads, with_stack};
@@ -34,6 +36,7 @@ use datafusion::sql::sqlparser::ast::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace::{Database, Transaction};
 
 /// How often a change outside of a transaction is done again that others came before.
 const TRIES: usize = 100;
@@ -63,41 +66,6 @@ impl Answer {
     }
 }
 
-/// A statement that was parsed, to be run with values of its parameters.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    statement: Arc<Statement>,
-    is_deep: bool,
-}
-
-impl Prepared {
-    /// Whether it gives rows and changes nothing.
-    pub(crate) fn is_query(&self) -> bool {
-        is_query(&self.statement)
-    }
-}
-
-fn is_query(statement: &Statement) -> bool {
-    match statement {
-        // With ANALYZE what is explained is done.
-        Statement::Explain(explain) => !explain.options.analyze || is_query(&explain.statement),
-        Statement::Statement(statement) => match &**statement {
-            ast::Statement::Query(query) => !matches!(
-                &*query.body,
-                ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)
-            ),
-            ast::Statement::ExplainTable { .. }
-            | ast::Statement::ShowTables { .. }
-            | ast::Statement::ShowColumns { .. }
-            | ast::Statement::ShowFunctions { .. }
-            | ast::Statement::ShowCreate { .. }
-            | ast::Statement::ShowVariable { .. } => true,
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 /// One user of SQL on a database, with a transaction perhaps.
 pub struct SqlSession {
     catalogue: Arc<Catalogue>,
@@ -109,12 +77,19 @@ pub struct SqlSession {
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
     /// Whether an option of the engine was SET.
     has_options: bool,
+    canceller: Canceller,
+    /// Whether it is used by somebody whose files are not those of this machine.
+    is_remote: bool,
+    /// Takes moments while nobody writes several keys of a map as one.
+    begin_alone: Option<Begin>,
 }
 
 /// A transaction between BEGIN and COMMIT.
-struct Open {
-    view: Arc<View>,
-    has_failed: bool,
+enum Open {
+    Running(Arc<View>),
+    /// Only ROLLBACK is left: a statement failed, or it was open for too long.
+    Failed,
+    TooOld,
 }
 
 impl SqlSession {
@@ -153,6 +128,54 @@ impl SqlSession {
             transaction: None,
             progress: None,
             has_options: false,
+            canceller: Canceller::default(),
+            is_remote: false,
+            begin_alone: None,
+        }
+    }
+
+    /// The same for somebody elsewhere, a client of a server: COPY and SET are refused. `begin_alone` begins a
+    /// transaction at a moment when nobody has written some of the keys that others are to see change together; those
+    /// that read maps which are no tables begin so.
+    ///
+    /// ```
+    /// # use terrace_query::{Error, Sql};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let sql = Sql::open(std::sync::Arc::new(db))?;
+    /// let mut session = sql.session().remote(std::sync::Arc::new(|db| db.begin()));
+    /// assert!(matches!(session.run("COPY (SELECT 1) TO 'file.csv'"), Err(Error::Unsupported { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remote(
+        self,
+        begin_alone: Arc<dyn Fn(&Database) -> Transaction + Send + Sync>,
+    ) -> SqlSession {
+        SqlSession { is_remote: true, begin_alone: Some(begin_alone), ..self }
+    }
+
+    /// What ends its statements, from another thread.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// Rolls an open transaction back, because it has been open for too long: what it reads keeps what others replace.
+    /// Its later statements answer [`Error::TransactionTooOld`], until COMMIT, which does too, or ROLLBACK.
+    ///
+    /// ```
+    /// # use terrace_query::{Error, Sql};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
+    /// session.run("BEGIN")?;
+    /// session.expire();
+    /// assert!(matches!(session.run("SELECT 1"), Err(Error::TransactionTooOld)));
+    /// session.run("ROLLBACK")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expire(&mut self) {
+        if let Some(open) = &mut self.transaction {
+            *open = Open::TooOld;
         }
     }
 
@@ -261,6 +284,29 @@ impl SqlSession {
             .map(|answer| answer.deep(prepared.is_deep))
     }
 
+    /// Runs one statement with these texts in the place of `$1`, `$2` and so on, as if they stood there in quotes; what
+    /// is no UTF-8 stands there as bytes. Where a text has no place, in arithmetic or behind LIMIT, write `$1::INT`.
+    ///
+    /// ```
+    /// use terrace_query::{Answer, Sql};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
+    /// session.run("CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT)")?;
+    /// let answer = session.run_texts("INSERT INTO stock VALUES ($1, $2)", &[b"chair", b"7"])?;
+    /// assert!(matches!(answer, Answer::Changed(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SqlSession::run`]; [`Error::Statement`] if there are several statements, or not as many values.
+    pub fn run_texts(&mut self, text: &str, values: &[&[u8]]) -> Result<Answer> {
+        let Prepared { statement, is_deep } = self.prepare(text)?;
+        let mut statement = Arc::unwrap_or_clone(statement);
+        with_texts(&mut statement, values)?;
+        self.statement(statement, is_deep)
+    }
+
     fn statement(&mut self, statement: Statement, is_deep: bool) -> Result<Answer> {
         let answer = with_stack(is_deep, || self.with_values(statement, &[]))?;
         answer.map(|answer| answer.deep(is_deep))
@@ -274,13 +320,22 @@ impl SqlSession {
     }
 
     fn tried(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
+        self.canceller.check()?;
+        if self.is_remote {
+            refuse_files(&statement)?;
+        }
         numbers::make_floats(&mut statement);
         // These try their parts again by themselves.
         let is_tried = matches!(&statement, Statement::Statement(statement) if matches!(&**statement,
             ast::Statement::Copy { .. } | ast::Statement::OptimizeTable { .. } | ast::Statement::CreateIndex(_)));
         let tries = if self.transaction.is_none() && !is_tried { TRIES } else { 1 };
+        let mut is_alone = false;
         for tried in 1..tries {
-            match self.once(statement.clone(), values) {
+            match self.once(statement.clone(), values, is_alone) {
+                Err(Error::NotAlone) => {
+                    is_alone = true;
+                    continue;
+                }
                 Err(Error::Conflict(_)) => {}
                 Err(Error::Database(terrace::Error::SnapshotEnded { .. }))
                     if tried <= ENDED_TRIES => {}
@@ -288,11 +343,17 @@ impl SqlSession {
             }
             // Longer each time, up to some milliseconds: others get on.
             std::thread::sleep(Duration::from_micros(20 << tried.min(8)));
+            self.canceller.check()?;
         }
-        self.once(statement, values)
+        self.once(statement, values, is_alone)
     }
 
-    fn once(&mut self, mut statement: Statement, values: &[Value]) -> Result<Answer> {
+    fn once(
+        &mut self,
+        mut statement: Statement,
+        values: &[Value],
+        is_alone: bool,
+    ) -> Result<Answer> {
         let (mut layout, mut point) = (TableLayout::Rows, None);
         let (mut inserted, mut updated) = (None, None);
         if let Statement::Statement(statement) = &mut statement {
@@ -309,31 +370,11 @@ impl SqlSession {
                 point = Point::of(statement);
                 (inserted, updated) = (Values::of(statement), OfRow::of(statement));
             }
-            if matches!(
-                &**statement,
-                ast::Statement::Prepare { .. }
-                    | ast::Statement::Execute { .. }
-                    | ast::Statement::Deallocate { .. }
-            ) {
-                // A prepared plan would go on reading the moment of PREPARE.
-                return Err(Error::Unsupported {
-                    what: "PREPARE and EXECUTE".into(),
-                    instead: "run the statement as it is; programs have `SqlSession::prepare`",
-                });
-            }
-            // Rows of the other table could be taken for rows of this one.
-            if matches!(&**statement, ast::Statement::Update(update) if !update.table.joins.is_empty())
-            {
-                return Err(Error::Unsupported {
-                    what: "UPDATE of a join".into(),
-                    instead: "UPDATE one table, with conditions on others as subqueries",
-                });
-            }
+            refuse_here(statement)?;
         }
         let view = match &self.transaction {
-            Some(Open { has_failed: true, .. }) => return Err(Error::TransactionFailed),
-            Some(open) => Arc::clone(&open.view),
-            None => View::new(self.catalogue.db.begin(), false),
+            Some(open) => open.view()?,
+            None => self.begin(false, is_alone),
         };
         if let Some(point) = point
             && let Some(rows) = point.read(&self.catalogue, &view, values)?
@@ -351,12 +392,13 @@ impl SqlSession {
             return self.changed(rows, &view);
         }
         *self.view.lock() = Some(Arc::clone(&view));
-        let plan = self.runtime.block_on(self.context.state().statement_to_plan(statement));
-        let plan = match values {
-            [] => plan,
-            values => plan.and_then(|plan| plan.with_param_values(values.to_vec())),
-        };
-        let ended = plan.map_err(Error::from).and_then(|plan| self.execute(plan, &view, layout));
+        let state = self.context.state();
+        let planned = self.canceller.or(state.statement_to_plan(statement));
+        let plan = self.runtime.block_on(planned).and_then(|plan| match values {
+            [] => Ok(plan?),
+            values => Ok(plan?.with_param_values(values.to_vec())?),
+        });
+        let ended = plan.and_then(|plan| self.execute(plan, &view, layout));
         *self.view.lock() = None;
         ended
     }
@@ -382,8 +424,8 @@ impl SqlSession {
                 }
                 let serializable =
                     TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable);
-                let view = View::new(self.catalogue.db.begin(), modes.contains(&serializable));
-                self.transaction = Some(Open { view, has_failed: false });
+                let view = self.begin(modes.contains(&serializable), true);
+                self.transaction = Some(Open::Running(view));
                 Ok(Answer::Done("BEGIN"))
             }
             ast::Statement::Rollback { savepoint: Some(_), .. } => {
@@ -398,8 +440,9 @@ impl SqlSession {
             }
             ast::Statement::Commit { .. } => match self.transaction.take() {
                 None => Err(none_open()),
-                Some(Open { has_failed: true, .. }) => Err(Error::FailedIsRolledBack),
-                Some(open) => open.view.commit().map(|()| Answer::Done("COMMIT")),
+                Some(Open::Failed) => Err(Error::FailedIsRolledBack),
+                Some(Open::TooOld) => Err(Error::TransactionTooOld),
+                Some(Open::Running(view)) => view.commit().map(|()| Answer::Done("COMMIT")),
             },
             _ => return None,
         })
@@ -408,9 +451,10 @@ impl SqlSession {
     /// DESCRIBE of a table; none if it is another statement, or no table was made of what it names.
     fn described(&self, statement: &ast::Statement) -> Option<Result<Answer>> {
         let ast::Statement::ExplainTable { table_name, .. } = statement else { return None };
-        let view = match &self.transaction {
-            Some(open) => Arc::clone(&open.view),
-            None => View::new(self.catalogue.db.begin(), false),
+        let view = match self.transaction.as_ref().map(Open::view) {
+            Some(Ok(view)) => view,
+            Some(Err(ended)) => return Some(Err(ended)),
+            None => self.begin(false, false),
         };
         let found =
             object_name(table_name).and_then(|name| self.catalogue.definition(&view, &name));
@@ -436,7 +480,9 @@ impl SqlSession {
         }
         let catalogue = &self.catalogue;
         match statement {
-            ast::Statement::CreateIndex(index) => return Some(create_index(catalogue, index)),
+            ast::Statement::CreateIndex(index) => {
+                return Some(create_index(catalogue, index, &self.canceller));
+            }
             ast::Statement::Drop {
                 object_type: ast::ObjectType::Index, names, if_exists, ..
             } => {
@@ -504,7 +550,7 @@ impl SqlSession {
     /// The end of a change: outside of a transaction it is committed; within one that it fails, only ROLLBACK is left.
     fn changed(&mut self, changed: Result<u64>, view: &View) -> Result<Answer> {
         if let (Err(_), Some(open)) = (&changed, &mut self.transaction) {
-            open.has_failed = true;
+            *open = Open::Failed;
         }
         let changed = changed?;
         if self.transaction.is_none() {
@@ -516,7 +562,28 @@ impl SqlSession {
     fn query(&self, plan: LogicalPlan) -> Result<Rows> {
         let context = &self.context;
         let stream = async { context.execute_logical_plan(plan).await?.execute_stream().await };
-        let stream = self.runtime.block_on(stream)?;
-        Ok(Rows::new(stream, Arc::clone(&self.runtime)))
+        let stream = self.runtime.block_on(self.canceller.or(stream))??;
+        Ok(Rows::new(stream, Arc::clone(&self.runtime), self.canceller.clone()))
+    }
+
+    /// A transaction of now.
+    fn begin(&self, is_serializable: bool, is_alone: bool) -> Arc<View> {
+        let db = &self.catalogue.db;
+        match &self.begin_alone {
+            None => View::new(db.begin(), is_serializable),
+            Some(begin) if is_alone => View::new(begin(db), is_serializable),
+            Some(_) => View::shared(db.begin()),
+        }
+    }
+}
+
+impl Open {
+    /// What its statements read and write.
+    fn view(&self) -> Result<Arc<View>> {
+        match self {
+            Open::Running(view) => Ok(Arc::clone(view)),
+            Open::Failed => Err(Error::TransactionFailed),
+            Open::TooOld => Err(Error::TransactionTooOld),
+        }
     }
 }

@@ -223,6 +223,14 @@ impl Span {
         matches!((&self.from, &self.to), (Bound::Included(from), Bound::Included(to)) if from == to)
     }
 
+    /// The key, if it is one and no more.
+    pub fn one_key(&self) -> Option<Vec<u8>> {
+        match &self.from {
+            Bound::Included(key) if self.is_one_key() => Some(key.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether a key is in it.
     pub fn has(&self, key: &[u8]) -> bool {
         let span = (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use std::ops::Bound;
 use std::sync::Arc;
-use terrace::Map;
+use terrace::{Kind, Map};
 
 /// A part of what a scan reads.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(crate) enum Unit {
     },
     /// The rows of these keys, as many of them as there are.
     Keys(Vec<Vec<u8>>),
+    /// All items of a hash map, which is no table.
+    Hash,
     /// The rows of the entries of an index between two keys, by its place among the table's.
     Entries { index: usize, span: Span },
 }
@@ -70,10 +72,18 @@ fn divided(map: &Map, span: &Span, readers: usize) -> Vec<Span> {
 }
 
 impl Units {
-    /// Those of a map that no table was made of, for so many that read side by side.
-    pub fn of_items(map: &Map, readers: usize) -> Units {
-        let units = divided(map, &Span::all(), readers).iter().map(Unit::of).collect();
-        Units { units, rows: Some(map.len() as usize), pruned: 0 }
+    /// Those of a map that no table was made of, for so many that read side by side; of a hash map either the keys that
+    /// are asked for, or all items.
+    pub fn of_items(map: &Map, spans: &[Span], readers: usize) -> Units {
+        if let Some(keys) = spans.iter().map(Span::one_key).collect::<Option<Vec<_>>>() {
+            return Units::of_keys(&keys);
+        }
+        if map.kind() == Kind::Hash {
+            return Units { units: vec![Unit::Hash], rows: Some(map.len() as usize), pruned: 0 };
+        }
+        let units = spans.iter().flat_map(|span| divided(map, span, readers));
+        let rows = (spans == [Span::all()]).then(|| map.len() as usize);
+        Units { units: units.map(|span| Unit::of(&span)).collect(), rows, pruned: 0 }
     }
 
     /// The rows of these keys, which are in order.
@@ -86,11 +96,7 @@ impl Units {
     pub fn of_rows(map: &Map, way: &Way, readers: usize, share: f64) -> Units {
         let parts = &way.spans.parts;
         if way.index.is_none() && parts.len() > 1 && parts.iter().all(Span::is_one_key) {
-            let key = |span: &Span| match &span.from {
-                Bound::Included(key) => key.clone(),
-                _ => unreachable!("invariant: it is one key"),
-            };
-            return Units::of_keys(&parts.iter().map(key).collect::<Vec<_>>());
+            return Units::of_keys(&parts.iter().filter_map(Span::one_key).collect::<Vec<_>>());
         }
         let parts = match parts.len() {
             0..=PARTS_DIVIDED => {

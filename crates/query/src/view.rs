@@ -16,6 +16,8 @@ pub(crate) struct View {
     pub began: Instant,
     transaction: Mutex<Option<Transaction>>,
     is_serializable: bool,
+    /// Whether no map has some of the keys that others write as one.
+    pub is_alone: bool,
     /// Statements that have written.
     changes: AtomicU64,
 }
@@ -31,8 +33,18 @@ impl View {
             began: Instant::now(),
             transaction: Mutex::new(Some(transaction)),
             is_serializable,
+            is_alone: true,
             changes,
         })
+    }
+
+    /// The same of a moment when others may have written a part of several keys, of maps that are no tables.
+    pub fn shared(transaction: Transaction) -> Arc<View> {
+        let mut view = View::new(transaction, false);
+        if let Some(view) = Arc::get_mut(&mut view) {
+            view.is_alone = false;
+        }
+        view
     }
 
     /// Runs `f` on the transaction.
@@ -160,6 +172,21 @@ impl Reads for Source {
 }
 
 impl Source {
+    /// All items of a map that statements do not write to.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if what is read is to be certified, and those of the database.
+    pub fn all(&self) -> Result<MapSnapshot> {
+        match self {
+            Source::Snapshot(snapshot) => Ok(snapshot.clone()),
+            Source::Transaction { view, .. } if view.is_serializable => Err(Error::Unsupported {
+                what: "reading all of a hash map in a serializable transaction".into(),
+                instead: "BEGIN without ISOLATION LEVEL SERIALIZABLE",
+            }),
+            Source::Transaction { view, map, .. } => Ok(map.at(&view.moment)?),
+        }
+    }
+
     fn within<R>(&self, f: impl FnOnce(Within<'_>) -> Result<R>) -> Result<R> {
         let Source::Transaction { view, map, changes } = self else {
             unreachable!("invariant: asked of transactions only")

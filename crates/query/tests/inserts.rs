@@ -28,6 +28,8 @@ const STATEMENTS: [&str; 34] = [
     "T (k, t, g) VALUES (18, '', 1.0)",
     "T (k, t, g) VALUES (19, '', '7')",
     "T (k, t) VALUES ('20', '')",
+    "T (k, t, s) VALUES ('35', '', '40000')",
+    "T (k, t, s) VALUES ('036', '', '-7')",
     "T (k, t) VALUES (21, 5)",
     "T (k, t) VALUES (22, true)",
     "T (k, t, day) VALUES (23, '', '2026-02-30')",

@@ -8,6 +8,7 @@ mod filters;
 mod indexes;
 mod inserts;
 mod joins;
+mod maps;
 mod points;
 mod tables;
 mod transactions;

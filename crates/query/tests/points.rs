@@ -54,6 +54,11 @@ fn a_row_that_is_looked_up_is_the_one_that_the_engine_finds() {
         "SELECT * FROM u WHERE k = - - 7",
         "SELECT f FROM public.u WHERE k = 9223372036854775808",
         "SELECT f FROM u WHERE k = '7'",
+        "SELECT f FROM u WHERE k = '-8'",
+        "SELECT f FROM u WHERE k = '07'",
+        "SELECT f FROM u WHERE k = '+7'",
+        "SELECT f FROM u WHERE k = '-0'",
+        "SELECT d FROM t WHERE b = 'x' AND \"K\" = '1'",
         "SELECT f FROM u WHERE k = NULL",
         "SELECT d FROM e WHERE f = 0",
         "SELECT d FROM e WHERE f = -0.0",
@@ -67,6 +72,10 @@ fn a_row_that_is_looked_up_is_the_one_that_the_engine_finds() {
         "SELECT k FROM t WHERE b = 'x' AND \"K\" = 1",
         "SELECT c FROM t WHERE b = 5 AND \"K\" = 1",
         "SELECT c, c FROM u WHERE k = 7",
+        "SELECT f FROM u WHERE k = 'seven'",
+        "SELECT f FROM u WHERE k = '7.0'",
+        "SELECT f FROM u WHERE k = '9223372036854775808'",
+        "SELECT c FROM t WHERE b = 'x' AND \"K\" = '70000'",
         "SELECT a FROM s WHERE k = 7",
     ] {
         assert!(answered(&mut session, wrong).is_err(), "{wrong}");
