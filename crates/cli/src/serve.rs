@@ -200,6 +200,7 @@ fn options(config: &ServerConfig) -> ServerOptions {
             all_buffers_bytes_max: limits.all_buffers_bytes,
             queues_max: limits.queues,
             ledgers_max: limits.ledgers,
+            sql_bytes_max: limits.sql_bytes,
             idle_timeout: limits.idle,
             stall_timeout: limits.stall,
         },

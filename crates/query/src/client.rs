@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::{Database, Transaction};
 use tokio::sync::Notify;
 
-/// Ends the statements of a session, from any thread. A clone is the same.
+/// Ends statements of sessions, from any thread. A clone is the same.
 ///
 /// ```
-/// # use terrace_query::{Error, Sql};
+/// # use terrace_query::{Canceller, Error, Sql};
 /// # let dir = tempfile::tempdir()?;
 /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
 /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
-/// let canceller = session.canceller();
+/// let canceller = Canceller::default();
+/// session.cancelled_by(&canceller);
 /// std::thread::spawn(move || canceller.cancel()).join().unwrap();
 /// assert!(matches!(session.run("SELECT 1"), Err(Error::Cancelled)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,8 +35,8 @@ struct Cancelled {
 }
 
 impl Canceller {
-    /// Ends the statement that runs, soon, and each that comes after it: [`Error::Cancelled`]. What is being committed
-    /// may be committed.
+    /// Ends the statements that run, soon, and each that comes after them: [`Error::Cancelled`]. What is being
+    /// committed may be committed.
     pub fn cancel(&self) {
         self.0.is_set.store(true, Ordering::SeqCst);
         self.0.told.notify_waiters();

@@ -154,9 +154,9 @@ impl SqlSession {
         SqlSession { is_remote: true, begin_alone: Some(begin_alone), ..self }
     }
 
-    /// What ends its statements, from another thread.
-    pub fn canceller(&self) -> Canceller {
-        self.canceller.clone()
+    /// Lets `canceller` end its statements from here on, and no other any more.
+    pub fn cancelled_by(&mut self, canceller: &Canceller) {
+        self.canceller = canceller.clone();
     }
 
     /// Rolls an open transaction back, because it has been open for too long: what it reads keeps what others replace.

@@ -7,7 +7,7 @@ const TYPES: &str = "k INT PRIMARY KEY, s SMALLINT, g BIGINT, r REAL, f DOUBLE, 
                      y BYTEA, day DATE, at TIMESTAMP, yes BOOLEAN";
 
 /// Statements of one row that go to a table `T`.
-const STATEMENTS: [&str; 34] = [
+const STATEMENTS: [&str; 36] = [
     "T VALUES (1, 2, 3, 4, 5, 6, 'text', NULL, '2026-11-28', NULL, true)",
     "T VALUES (2, -2, -3, -4, -5, -6, 'it''s', NULL, '1969-12-31', NULL, false)",
     "T (t, k) VALUES ('only these', 3)",

@@ -3,7 +3,7 @@
 use crate::common::{TestSql, asked, refused, run};
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace::{Kind, Map};
-use terrace_query::{Error, SqlSession};
+use terrace_query::{Canceller, Error, SqlSession};
 
 const KEYS: usize = 3_000;
 
@@ -151,7 +151,8 @@ fn keys_that_are_remembered_are_within_the_memory_of_queries() {
 fn a_statement_ends_when_it_is_cancelled() {
     let test = TestSql::new();
     let mut session = test.sql.session();
-    let canceller = session.canceller();
+    let canceller = Canceller::default();
+    session.cancelled_by(&canceller);
     let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -169,7 +170,8 @@ fn a_statement_ends_when_it_is_cancelled() {
     });
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     assert!(matches!(session.run("SELECT 1"), Err(Error::Cancelled)));
-    assert_eq!(asked(&mut test.sql.session(), "SELECT 1"), ["1"]);
+    session.cancelled_by(&Canceller::default());
+    assert_eq!(asked(&mut session, "SELECT 1"), ["1"]);
 }
 
 #[test]

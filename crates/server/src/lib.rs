@@ -14,9 +14,8 @@
 //! ```
 //!
 //! Threads: an acceptor, which spreads connections over the event loops; the event loops, one
-//! per core, which do everything else; two workers, for scripts that take long; one thread for backups; and, if asked
-//! for, a small HTTP server
-//! for metrics. A request's way:
+//! per core, which do everything else; two workers, for scripts that take long; one thread for backups; as many as
+//! there are statements of SQL that run; and, if asked for, a small HTTP server for metrics. A request's way:
 //!
 //! ```text
 //! socket -> [resp] parser -> [commands] table, handler -> engine session
@@ -27,6 +26,7 @@
 //! - `commands`: what each command means; knows no socket and no loop.
 //! - `event_loop`: who is served when; knows GET and SET only as shapes worth a short way.
 //! - `scripts`: programs in Lua, and threads for those that take long.
+//! - `sql`: statements, and threads for them (a feature: `sql`).
 //! - `backups`: a thread that makes them.
 //! - `gate`: how a transaction on one loop keeps the other loops out.
 //! - `accept`, `tls`, `http`, `metrics`, `server`: the edges.
@@ -84,6 +84,8 @@ mod server;
 mod sessions;
 mod shared;
 mod slowlog;
+#[cfg_attr(not(feature = "sql"), path = "sql_absent.rs")]
+mod sql;
 mod stats;
 mod sync;
 mod tls;

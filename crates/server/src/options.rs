@@ -87,6 +87,8 @@ pub struct Limits {
     pub queues_max: usize,
     /// Ledgers that clients may make by opening accounts in them.
     pub ledgers_max: usize,
+    /// Bytes that queries of SQL may take together; what sorts or joins more writes it to temporary files, or fails.
+    pub sql_bytes_max: usize,
     /// A client silent for this long is closed. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// A client that stops in the middle of a request, or of taking a reply, is closed after
@@ -108,6 +110,7 @@ impl Default for Limits {
             all_buffers_bytes_max: 2 << 30,
             queues_max: 16,
             ledgers_max: 16,
+            sql_bytes_max: 512 << 20,
             idle_timeout: None,
             stall_timeout: Some(Duration::from_secs(300)),
         }

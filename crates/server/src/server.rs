@@ -147,6 +147,7 @@ impl Server {
             panicked |= thread.join().is_err();
         }
         drop(threads);
+        self.shared.sql.wait();
         if !self.shared.skip_final_sync.load(Relaxed) {
             self.shared.save()?;
         }

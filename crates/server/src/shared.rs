@@ -11,6 +11,7 @@ use crate::pause::Pause;
 use crate::queues::Queues;
 use crate::scripts::{Scripts, WORKERS};
 use crate::slowlog::{LatencyMonitor, SlowLog};
+use crate::sql::Statements;
 use crate::stats::LoopStats;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -292,8 +293,9 @@ pub(crate) struct Shared {
     pub(crate) loading: Loading,
     pub(crate) queues: Queues,
     pub(crate) ledgers: Ledgers,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) scripts: Scripts,
+    pub(crate) sql: Statements,
     pub(crate) backups: Backups,
     pub(crate) loops: Arc<[LoopHandle]>,
     pub(crate) clients: Clients,
@@ -344,14 +346,18 @@ impl Shared {
         let loops = (0..threads)
             .map(|_| LoopHandle::new().map_err(system("epoll")))
             .collect::<Result<Arc<[_]>, ServerError>>()?;
+        // The event loops, the workers, the thread for backups, and statements of SQL.
+        let gate = Arc::new(Gate::new(threads + WORKERS + 2));
+        let (db, memory) = (Arc::clone(&database), options.limits.sql_bytes_max);
+        let at_gate = (Arc::clone(&gate), threads + WORKERS + 1);
         Ok(Shared {
+            sql: Statements::new(db, memory, Arc::clone(&loops), at_gate),
             config: Config::new(&options),
             queues: Queues::new(Arc::clone(&database), options.limits.queues_max),
             ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max),
             maps: Maps::new(database, options.databases, Arc::clone(&loops)),
             loading: Loading(AtomicBool::new(true)),
-            // The event loops, the workers, and the thread for backups.
-            gate: Gate::new(threads + WORKERS + 1),
+            gate,
             scripts: Scripts::default(),
             backups: Backups::default(),
             loops,
@@ -418,6 +424,7 @@ impl Shared {
         self.acceptor_waker.wake();
         self.metrics_waker.wake();
         self.scripts.workers.stop();
+        self.sql.stop();
         self.backups.stop();
         self.loops.iter().for_each(|each| {
             each.tell_held();

@@ -27,6 +27,8 @@ mod shutdown;
 mod side_by_side;
 mod slow_clients;
 mod snapshots;
+#[cfg(feature = "sql")]
+mod sql;
 mod tls;
 mod transactions;
 mod values_on_disk;

@@ -4,6 +4,7 @@ use super::keys::database;
 use super::{Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, Watching};
 use crate::resp::Args;
 use crate::resp::number;
+use crate::sql::OfClient;
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,6 +44,7 @@ pub(super) fn reset(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
     client.transaction = None;
     client.watched = Watching::default();
     client.snapshots.close_all();
+    client.sql = OfClient::default();
     client.database = 0;
     client.replies = Replies::default();
     client.authenticated = !context.shared.config.has_password();

@@ -100,6 +100,7 @@ static DOCS: &[Doc] = &[
     doc("evalsha", "scripting", "2.6.0", "Executes a server-side Lua script, named by the SHA1 of its text."),
     doc("evalsha_ro", "scripting", "7.0.0", "Executes a read-only server-side Lua script, named by the SHA1 of its text."),
     doc("script", "scripting", "2.6.0", "Loads, finds, forgets and ends scripts."),
+    doc("sql", "generic", "0.1.0", "Runs a statement of SQL on the tables and maps of the server."),
     doc("ping", "connection", "1.0.0", "Returns the server's liveliness response."),
     doc("echo", "connection", "1.0.0", "Returns the given string."),
     doc("select", "connection", "1.0.0", "Changes the selected database."),

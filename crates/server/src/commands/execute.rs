@@ -236,6 +236,7 @@ impl Executor<'_, '_> {
             }
             Handler::Exec => transactions::exec(self, client, out),
             Handler::Script => scripts::eval(self, client, out, command, args),
+            Handler::Sql => crate::sql::execute(self, client, out, args),
         };
         if let Err(Failure::Engine(waits @ (Error::Busy { .. } | Error::Fetching))) = &result {
             client.is_held = true;
@@ -252,7 +253,7 @@ impl Executor<'_, '_> {
         if client.is_held {
             return;
         }
-        let took = started.elapsed();
+        let took = client.sql.took().unwrap_or_else(|| started.elapsed());
         self.count(command.index(), 1, u64::from(result.is_err()), took);
         if self.is_slow(took) {
             match command.is(flag::SECRET) {

@@ -338,6 +338,9 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     let (running, waiting) = shared.scripts.workers.counts();
     lines.add("long_scripts_running", running);
     lines.add("long_scripts_waiting", waiting);
+    let (running, waiting) = shared.sql.counts();
+    lines.add("sql_statements_running", running);
+    lines.add("sql_statements_waiting", waiting);
     lines.add("evicted_clients", shared.sum(|stats| stats.closed_for_memory.get()));
     lines.add("keyspace_hits", shared.sum(|stats| stats.key_hits.get()));
     lines.add("keyspace_misses", shared.sum(|stats| stats.key_misses.get()));

@@ -40,6 +40,7 @@ use crate::event_loop::{Core, FETCHES};
 use crate::resp::{Args, Output};
 use crate::scripts::Given;
 use crate::shared::Shared;
+use crate::sql::OfClient;
 use crate::stats::LoopStats;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -93,6 +94,7 @@ pub(crate) struct Client {
     pub(crate) waits_until_ms: Option<u64>,
     /// Its script, which a worker runs.
     pub(crate) script: Option<Given>,
+    pub(crate) sql: OfClient,
     /// The command has not been executed: it is to be tried again.
     pub(crate) is_held: bool,
     /// It is, until there is memory for what it writes: what the engine said when that was missing first.
@@ -124,6 +126,7 @@ impl Client {
             touched_apart: false,
             waits_until_ms: None,
             script: None,
+            sql: OfClient::default(),
             is_held: false,
             busy_since: None,
             fetches: 0,
@@ -150,9 +153,9 @@ impl Client {
         self.touched |= 1 << database;
     }
 
-    /// Whether it waits for an element of a queue, or for its script: until it goes, or that has come.
+    /// Whether it waits for an element of a queue, its script or its statement: until it goes, or that has come.
     pub(crate) fn waits(&self) -> bool {
-        self.waits_until_ms.is_some() || self.script.is_some()
+        self.waits_until_ms.is_some() || self.script.is_some() || self.sql.waits()
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {
@@ -161,7 +164,8 @@ impl Client {
     pub(crate) fn memory_bytes(&self) -> usize {
         let listed = self.keys.as_ref().map_or(0, |keys| keys.memory_bytes());
         let script = self.script.as_ref().map_or(0, |given| given.0.text.len());
-        self.queued_bytes() + self.watched.memory_bytes() + listed + script
+        let sql = self.sql.memory_bytes();
+        self.queued_bytes() + self.watched.memory_bytes() + listed + script + sql
     }
     pub(crate) fn no_evict(&self) -> bool {
         self.info.no_evict.load(Relaxed)
@@ -268,6 +272,8 @@ pub(crate) enum Handler {
     Exec,
     /// Runs a script.
     Script,
+    /// Runs a statement of SQL.
+    Sql,
 }
 
 /// When a command has to run alone.

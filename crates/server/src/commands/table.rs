@@ -1,6 +1,6 @@
 //! The table of commands: the single source for dispatch, arity errors and COMMAND.
 
-use super::Handler::{Data, Exec, Script, Server};
+use super::Handler::{Data, Exec, Script, Server, Sql};
 use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
@@ -52,6 +52,7 @@ fn all() -> Vec<Command> {
     commands.extend(of_snapshots());
     commands.extend(of_transactions());
     commands.extend(of_scripts());
+    commands.push(command("sql", -2, WRITE | DENY_OOM | NO_SCRIPT | NO_MULTI, NO_KEYS, Sql));
     commands.extend(of_connections());
     commands.extend(of_servers());
     for (index, command) in commands.iter_mut().enumerate() {

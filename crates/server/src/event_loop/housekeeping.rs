@@ -22,6 +22,7 @@ impl EventLoop<'_> {
         // Whoever forgot one does not keep what writers replace.
         for connection in self.connections.iter_mut().flatten() {
             connection.client.snapshots.close_old(now_ms);
+            connection.client.sql.close_old(now_ms, self.core.limits.snapshot_ms);
         }
     }
 

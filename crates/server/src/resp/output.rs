@@ -148,6 +148,28 @@ impl Output {
     pub(crate) fn integer(&mut self, value: i64) {
         self.number(b':', value);
     }
+    /// A number with a fraction: a text in RESP2.
+    #[cfg(feature = "sql")]
+    pub(crate) fn double(&mut self, value: f64) {
+        let text = match value {
+            value if value.is_nan() => "nan".into(),
+            f64::INFINITY => "inf".into(),
+            f64::NEG_INFINITY => "-inf".into(),
+            value => value.to_string(),
+        };
+        match self.resp3 {
+            true => self.line(b',', text.as_bytes()),
+            false => self.bulk(text.as_bytes()),
+        }
+    }
+    /// Yes or no: 1 or 0 in RESP2.
+    #[cfg(feature = "sql")]
+    pub(crate) fn boolean(&mut self, value: bool) {
+        match self.resp3 {
+            true => self.line(b'#', if value { b"t" } else { b"f" }),
+            false => self.integer(i64::from(value)),
+        }
+    }
     #[inline]
     pub(crate) fn bulk(&mut self, value: &[u8]) {
         if self.bytes.len() + value.len() > self.limit_bytes {

@@ -85,6 +85,8 @@ pub enum Reply {
     Bulk(Vec<u8>),
     Verbatim(Vec<u8>),
     Null,
+    /// A double, or a boolean, with the sign of its type.
+    Typed(String),
     Array(Vec<Reply>),
     Set(Vec<Reply>),
     Map(Vec<Reply>),
@@ -102,6 +104,7 @@ impl std::fmt::Display for Reply {
             Reply::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Reply::Verbatim(bytes) => write!(f, "={}", bytes.escape_ascii()),
             Reply::Null => write!(f, "nil"),
+            Reply::Typed(text) => write!(f, "{text}"),
             Reply::Array(items) => write!(f, "[{}]", list(items)),
             Reply::Set(items) => write!(f, "~[{}]", list(items)),
             Reply::Map(items) => {
@@ -223,6 +226,7 @@ impl<S: Read + Write> Client<S> {
             "-" => Reply::Error(text.into()),
             ":" => Reply::Integer(number()),
             "_" => Reply::Null,
+            "," | "#" => Reply::Typed(line),
             "$" | "*" if number() < 0 => Reply::Null,
             "$" | "=" => {
                 let mut bytes = self.exactly(number() as usize + 2);

@@ -336,6 +336,12 @@ pub const KEYS: &[Key<Config>] = &[
         |c, v| { limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n) }
     ),
     key!(
+        "limits.sql",
+        "512 MiB",
+        "memory of all queries together; larger sorts and groups go to temporary files, larger joins fail",
+        |c, v| { limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.sql_bytes = n) }
+    ),
+    key!(
         "limits.ledgers",
         "16",
         "ledgers that clients may create, besides declared ones",

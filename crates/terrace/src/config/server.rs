@@ -74,6 +74,8 @@ pub struct LimitsConfig {
     pub output_buffer_bytes: usize,
     /// All clients' buffers together.
     pub all_buffers_bytes: usize,
+    /// `limits.sql`
+    pub sql_bytes: usize,
     /// Ledgers that clients may make, beside those declared.
     pub ledgers: usize,
     /// Queues that clients may make, beside those declared.
@@ -118,6 +120,7 @@ impl Default for LimitsConfig {
             query_buffer_bytes: 1 << 30,
             output_buffer_bytes: 1 << 30,
             all_buffers_bytes: 2 << 30,
+            sql_bytes: 512 << 20,
             ledgers: 16,
             queues: 16,
             idle: None,
