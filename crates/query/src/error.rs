@@ -162,6 +162,13 @@ impl Error {
         Error::NoTable { name: name.to_owned(), nearest }
     }
 
+    /// The table that the engine says is not there.
+    pub(crate) fn of_missing_table(&self) -> Option<&str> {
+        let Error::Statement(text) = self else { return None };
+        let name = text.strip_prefix("Error during planning: table 'terrace.public.")?;
+        name.strip_suffix("' not found")
+    }
+
     /// Whether the same may succeed when it is tried again: others came first, or its moment ended.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Error::Conflict(_) | Error::Database(terrace::Error::SnapshotEnded { .. }))
@@ -193,6 +200,10 @@ impl From<DataFusionError> for Error {
                     "NULL for a column that is NOT NULL or of the PRIMARY KEY; nothing was written"
                         .into(),
                 )
+            }
+            // Types that do not fit are mostly errors of the plan; some are said to be the engine's own.
+            Err(DataFusionError::Internal(why)) if why.starts_with("Failed to coerce types") => {
+                Error::Statement(format!("Error during planning: {why}"))
             }
             Err(DataFusionError::SQL(error, _)) => Error::Statement(error.to_string()),
             Err(other) => Error::Statement(other.strip_backtrace()),

@@ -400,7 +400,10 @@ impl SqlSession {
         });
         let ended = plan.and_then(|plan| self.execute(plan, &view, layout));
         *self.view.lock() = None;
-        ended
+        ended.map_err(|error| match error.of_missing_table() {
+            Some(name) => no_table(&self.catalogue, name),
+            None => error,
+        })
     }
 
     /// BEGIN, COMMIT and ROLLBACK; none if it is another statement.
