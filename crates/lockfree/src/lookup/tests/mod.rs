@@ -1,0 +1,8 @@
+//! What a table answers, compared with maps that are simply right.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+mod single;
+mod threads;
