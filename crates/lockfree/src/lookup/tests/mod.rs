@@ -4,5 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+mod interleaved;
+mod scheduler;
 mod single;
 mod threads;

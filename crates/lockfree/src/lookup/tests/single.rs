@@ -185,7 +185,7 @@ fn the_smallest_and_the_largest_keys_are_keys() {
 
 #[test]
 fn keys_that_ascend_descend_or_cluster_are_found_in_few_steps() {
-    let clustered = |n: u64| (n % 10) << 60 | n / 10;
+    let clustered = |n: u64| ((n % 10) << 60) | (n / 10);
     let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let orders: [(&str, &dyn Fn(u64) -> u64); 4] = [
         ("up", &|n| n),
