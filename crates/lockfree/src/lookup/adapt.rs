@@ -26,6 +26,7 @@
 use super::key::Key;
 use super::level::{Beyond, Domain, Level};
 use super::link::{Link, Target};
+use super::list::Course;
 use super::snapshot::Start;
 use super::table::{LookupTable, Visited};
 use crossbeam_epoch::{Guard, pin};
@@ -76,9 +77,12 @@ impl<K: Key> LookupTable<K> {
         let guard = pin();
         let root = self.root(&guard);
         let is_due = self.time.clock.now() >= self.next_resize.load(Ordering::Relaxed);
-        is_due
-            && (root.side(key).is_ne()
-                || self.split_buckets.load(Ordering::Relaxed) >= root.markers().len() as u64)
+        is_due && (root.side(key).is_ne() || self.has_many_splits(root))
+    }
+
+    /// An eighth of the root's buckets in levels below: with keys spread evenly, twice the keys of the last resize.
+    fn has_many_splits(&self, root: &Level<K>) -> bool {
+        8 * self.split_buckets.load(Ordering::Relaxed) >= root.markers().len() as u64
     }
 
     /// Makes a level of the bucket that a key is in, unless another thread does, or changes the whole index.
@@ -100,7 +104,7 @@ impl<K: Key> LookupTable<K> {
             return;
         };
         let below = Box::new(below);
-        self.link_markers(marker, &below);
+        self.link_markers(marker, &below, Course(&[]));
         self.splits.fetch_add(1, Ordering::Relaxed);
         self.split_buckets.fetch_add(below.markers().len() as u64, Ordering::Relaxed);
         super::step::step();
@@ -143,20 +147,20 @@ impl<K: Key> LookupTable<K> {
             std::cmp::Ordering::Equal => Beyond::Nothing,
             std::cmp::Ordering::Greater => Beyond::Above(2),
         };
-        let keys = self.all_keys();
+        let (keys, course) = self.all_keys();
         let domain = Domain { first: K::least(), end: None };
         let Some(root) = Level::over(&keys, &domain, &self.options, beyond) else { return };
         self.next_resize.store(self.time.clock.now() + keys.len() as u64 / 4, Ordering::Relaxed);
         drop(keys);
         let root = Box::into_raw(Box::new(root));
         // SAFETY: it is the box above, which lives until it is replaced: by this function alone, under the lock.
-        self.link_markers(&self.head, unsafe { &*root });
+        self.link_markers(&self.head, unsafe { &*root }, Course(&course));
         super::step::step();
         let old = self.root.swap(root, Ordering::AcqRel);
         super::step::step();
         // SAFETY: the old root is freed below.
         unsafe { &*old }.each_marker(&mut |marker| marker.delete());
-        self.sweep();
+        self.sweep(Course(&course));
         self.retire_root(old);
         self.split_buckets.store(0, Ordering::Relaxed);
         self.resizes.fetch_add(1, Ordering::Relaxed);
@@ -173,18 +177,19 @@ impl<K: Key> LookupTable<K> {
         unsafe { pin().defer_unchecked(move || drop(Box::from_raw(old))) };
     }
 
-    /// The keys that are there, more or less: others come and go meanwhile.
-    fn all_keys(&self) -> Vec<K> {
-        let mut keys = Vec::new();
+    /// The keys that are there, more or less, since others come and go meanwhile; and where their elements lie.
+    fn all_keys(&self) -> (Vec<K>, Vec<usize>) {
+        let (mut keys, mut course) = (Vec::new(), Vec::new());
         let mut from = Some(Start::At(K::least()));
         while let Some(begin) = from {
             from = self.walk_some(&begin, &mut |node, guard| {
                 if node.now(&self.time, guard).is_some() {
                     keys.push(node.link.key.clone());
+                    course.push(std::ptr::from_ref(node).addr());
                 }
                 true
             });
         }
-        keys
+        (keys, course)
     }
 }

@@ -8,7 +8,7 @@
 
 use super::function::Function;
 use super::key::Key;
-use super::link::{Link, Word};
+use super::link::Link;
 use super::options::Options;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr;
@@ -279,12 +279,11 @@ impl<K: Key> Level<K> {
         size
     }
 
-    /// A marker's pointer as many buckets further on, to prefetch what it leads to.
+    /// Which of its buckets a marker is, if it is one.
     #[inline(always)]
-    pub fn ahead(&self, marker: &Link<K>, buckets: usize) -> Option<Word<K>> {
-        let from = self.markers.as_ptr().addr();
-        let number = ptr::from_ref(marker).addr().wrapping_sub(from) / size_of::<Link<K>>();
-        self.markers.get(number.wrapping_add(buckets)).map(Link::word)
+    pub fn number(&self, marker: &Link<K>) -> Option<usize> {
+        let distance = ptr::from_ref(marker).addr().checked_sub(self.markers.as_ptr().addr())?;
+        Some(distance / size_of::<Link<K>>()).filter(|number| *number < self.markers.len())
     }
 }
 

@@ -44,6 +44,24 @@ impl Count for Visited {
     }
 }
 
+/// Where the elements lie that a walk over all of them comes to, so that it need not wait for each: for none of its
+/// steps is it of any importance whether they are still there.
+pub(super) struct Course<'a>(pub &'a [usize]);
+
+impl Course<'_> {
+    /// Elements ahead.
+    const AHEAD: usize = 12;
+
+    fn pass<K>(&mut self, target: &Target<'_, K>) {
+        if let Target::Element(_) = target {
+            self.0 = self.0.get(1..).unwrap_or_default();
+            if let Some(address) = self.0.get(Course::AHEAD) {
+                terrace_memory::instructions::prefetch(std::ptr::without_provenance(*address));
+            }
+        }
+    }
+}
+
 impl<K: Key> LookupTable<K> {
     /// The level and bucket that a key is in, and its marker's pointer.
     #[inline(always)]
@@ -181,18 +199,30 @@ impl<K: Key> LookupTable<K> {
     }
 
     /// Puts the markers of a level, and of those below, into the list, each from the one before it on.
-    pub(super) fn link_markers(&self, from: &Link<K>, level: &Level<K>) {
+    pub(super) fn link_markers(&self, from: &Link<K>, level: &Level<K>, mut course: Course<'_>) {
         let mut previous = from;
         level.each_marker(&mut |marker| {
             let guard = crossbeam_epoch::pin();
-            while !self.link_marker(previous, marker, &guard) {}
+            while !self.link_marker(previous, marker, &mut course, &guard) {}
             previous = marker;
         });
     }
 
     /// Puts a marker into the list behind `from`, which is a marker that stays. Returns whether it did.
-    fn link_marker(&self, from: &Link<K>, marker: &Link<K>, guard: &Guard) -> bool {
-        let found = self.walk_while(from, guard, |target| target.link().key < marker.key);
+    fn link_marker(
+        &self,
+        from: &Link<K>,
+        marker: &Link<K>,
+        course: &mut Course<'_>,
+        guard: &Guard,
+    ) -> bool {
+        let found = self.walk_while(from, guard, |target| {
+            let goes_on = target.link().key < marker.key;
+            if goes_on {
+                course.pass(target);
+            }
+            goes_on
+        });
         let Some((place, _)) = found else { return false };
         marker.lead_like(place.word);
         step();
@@ -205,7 +235,7 @@ impl<K: Key> LookupTable<K> {
 
     /// Unlinks everything that is deleted, from the beginning to the end, by a thread that has the index alone: no
     /// other deletes markers.
-    pub(super) fn sweep(&self) {
+    pub(super) fn sweep(&self, mut course: Course<'_>) {
         /// Links between two guards.
         const AT_ONCE: usize = 1024;
         let mut from: *const Link<K> = &raw const self.head;
@@ -217,6 +247,7 @@ impl<K: Key> LookupTable<K> {
             let begin = unsafe { &*from };
             let end = self.walk_while(begin, &guard, |target| {
                 walked += 1;
+                course.pass(target);
                 if let Target::Marker(marker) = target {
                     last = Some(*marker);
                 }

@@ -13,7 +13,7 @@ use super::clock::Moment;
 use super::error::{Error, Result};
 use super::key::Key;
 use super::level::Level;
-use super::link::{Node, Target};
+use super::link::{Link, Node, Target};
 use super::table::LookupTable;
 use crossbeam_epoch::{Guard, pin};
 use std::ops::RangeInclusive;
@@ -21,8 +21,9 @@ use terrace_memory::instructions::prefetch;
 
 /// Links that a range walks over within a guard.
 const AT_ONCE: usize = 512;
-/// Buckets ahead whose first link is prefetched.
-const AHEAD: usize = 6;
+/// Buckets ahead whose first link is prefetched, and from which the second is, which the first leads to.
+const AHEAD: usize = 10;
+const NEAR: usize = 5;
 
 /// Where a walk begins.
 #[derive(Clone, Debug)]
@@ -99,8 +100,8 @@ impl<K: Key> LookupTable<K> {
         visit: &mut impl FnMut(&Node<K>, &Guard) -> bool,
     ) -> Option<Start<K>> {
         let guard = pin();
-        let (level, bucket, mut word) = self.bucket(from.key(), &mut (), &guard);
-        self.prefetch_buckets(level, bucket);
+        let (mut level, bucket, mut word) = self.bucket(from.key(), &mut (), &guard);
+        prefetch_first(level, bucket);
         let (mut links, mut passed) = (0, None);
         while links < AT_ONCE || passed.is_none() {
             super::step::step();
@@ -115,8 +116,9 @@ impl<K: Key> LookupTable<K> {
                 }
                 Target::Element(_) => {}
                 Target::Marker(marker) => {
-                    if let Some(ahead) = level.ahead(marker, AHEAD) {
-                        prefetch(ahead.address());
+                    match level.number(marker) {
+                        Some(bucket) => prefetch_ahead(level, bucket, &guard),
+                        None => level = self.bucket(&marker.key, &mut (), &guard).0,
                     }
                     if marker.key > *from.key() {
                         passed = Some(target);
@@ -130,11 +132,24 @@ impl<K: Key> LookupTable<K> {
             Target::Element(node) => Start::After(node.link.key.clone()),
         })
     }
+}
 
-    fn prefetch_buckets(&self, level: &Level<K>, bucket: usize) {
-        for marker in level.markers().iter().skip(bucket).take(AHEAD) {
-            prefetch(marker.word().address());
-        }
+/// Prefetches the first links of a bucket and of those that follow: a walk would wait for each of them in turn.
+fn prefetch_first<K: Key>(level: &Level<K>, bucket: usize) {
+    for marker in level.markers().iter().skip(bucket).take(AHEAD) {
+        prefetch(marker.word().address());
+    }
+}
+
+/// Prefetches what a walk comes to that is at a bucket.
+#[inline(always)]
+fn prefetch_ahead<K: Key>(level: &Level<K>, bucket: usize, guard: &Guard) {
+    let ahead = |buckets| level.markers().get(bucket + buckets).map(Link::word);
+    if let Some(word) = ahead(AHEAD) {
+        prefetch(word.address());
+    }
+    if let Some(first) = ahead(NEAR).and_then(|word| word.target(guard)) {
+        prefetch(first.link().word().address());
     }
 }
 

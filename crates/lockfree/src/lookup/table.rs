@@ -6,7 +6,7 @@ use super::graveyard::Graveyard;
 use super::key::Key;
 use super::level::Level;
 use super::link::{Link, Node};
-use super::list::Place;
+use super::list::{Course, Place};
 use super::options::Options;
 use super::version::{Changed, State, Time, When};
 use crossbeam_epoch::{Guard, pin};
@@ -68,7 +68,7 @@ impl<K: Key> LookupTable<K> {
             splits: AtomicU64::new(0),
             resizes: AtomicU64::new(0),
         };
-        table.link_markers(&table.head, &root);
+        table.link_markers(&table.head, &root, Course(&[]));
         table.root.store(Box::into_raw(root), Ordering::Release);
         Ok(table)
     }

@@ -69,6 +69,7 @@ rows! {
     snapkv_htap,
     snapkv_crossover,
     lit_traversal,
+    lit_ranges,
     tier_larger,
     tier_open,
     tier_policy,
