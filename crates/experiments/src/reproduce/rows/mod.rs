@@ -68,6 +68,8 @@ rows! {
     snapkv_olda,
     snapkv_htap,
     snapkv_crossover,
+    lit_traversal,
+    lit_ranges,
     tier_larger,
     tier_open,
     tier_policy,
