@@ -1,0 +1,184 @@
+//! Trials of structures: clients whose histories are checked, running freely or under every schedule.
+
+use crate::backend::Backend;
+use crate::hash::{HashSession, HashSet};
+use crate::list::printed::{PrintedList, PrintedSession};
+use crate::list::{List, ListSession};
+use crate::remote::{Remote, Schedule, each_schedule};
+use std::sync::Arc;
+use terrace_workload::history::{Call, Client, Operation, Recorder, Response, joined};
+use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
+use terrace_workload::random::Rng;
+
+/// What is asked of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Whether a key is there.
+    Contains(u64),
+    /// To put it there.
+    Insert(u64),
+    /// To take it out.
+    Remove(u64),
+}
+
+/// One thread's access to a set under trial.
+pub trait SetSession: Send {
+    /// Does what is asked, and tells what came of it.
+    fn ask(&mut self, asked: Asked) -> bool;
+}
+
+/// A set under trial.
+pub trait Set: Sync {
+    /// One thread's access.
+    type Session<'a>: SetSession
+    where
+        Self: 'a;
+    /// Access for one more thread.
+    fn enter(&self) -> Self::Session<'_>;
+}
+
+macro_rules! set {
+    ($set:ident, $session:ident, $enter:expr) => {
+        impl<B: Backend> Set for $set<B>
+        where
+            for<'a> B::Context<'a>: Send,
+        {
+            type Session<'a>
+                = $session<'a, B>
+            where
+                Self: 'a;
+
+            fn enter(&self) -> Self::Session<'_> {
+                $enter(self.session())
+            }
+        }
+
+        impl<'s, B: Backend> SetSession for $session<'s, B>
+        where
+            B::Context<'s>: Send,
+        {
+            fn ask(&mut self, asked: Asked) -> bool {
+                match asked {
+                    Asked::Contains(key) => self.contains(key),
+                    Asked::Insert(key) => self.insert(key).expect("the trial has room"),
+                    Asked::Remove(key) => self.remove(key).expect("the trial has room"),
+                }
+            }
+        }
+    };
+}
+
+set!(List, ListSession, |session: crate::Result<_>| session.expect("a trial has few sessions"));
+set!(HashSet, HashSession, |session: crate::Result<_>| session.expect("a trial has few sessions"));
+set!(PrintedList, PrintedSession, |session| session);
+
+/// Asks, and notes it.
+fn noted(client: &mut Client<'_>, session: &mut impl SetSession, asked: Asked) {
+    const THERE: i64 = 0;
+    let absent_to_there = Call::CompareAndSet { expected: None, new: Some(THERE) };
+    let (key, call) = match asked {
+        Asked::Contains(key) => (key, Call::Get),
+        Asked::Insert(key) => (key, absent_to_there),
+        Asked::Remove(key) => (key, Call::Delete),
+    };
+    let pending = client.call(key, call);
+    let answer = session.ask(asked);
+    let response = match call {
+        Call::Get => Response::Value(answer.then_some(THERE)),
+        _ => Response::Flag(answer),
+    };
+    client.returned(pending, response);
+}
+
+/// Runs a program for each client, in threads, and then looks at every key below `keys`.
+fn history<S: Set>(
+    set: &S,
+    before: &[Asked],
+    programs: Vec<Vec<Asked>>,
+    keys: u64,
+    begin: impl FnOnce(),
+) -> Vec<Operation> {
+    let recorder = Recorder::new();
+    let alone = |asked: &mut dyn Iterator<Item = Asked>| {
+        let (mut client, mut session) = (recorder.client(), set.enter());
+        asked.for_each(|asked| noted(&mut client, &mut session, asked));
+        client.into_operations()
+    };
+    let first = alone(&mut before.iter().copied());
+    begin();
+    let sessions: Vec<_> = programs.iter().map(|_| (recorder.client(), set.enter())).collect();
+    let mut logs: Vec<_> = std::thread::scope(|scope| {
+        let run =
+            |((mut client, mut session), program): ((Client<'_>, S::Session<'_>), Vec<Asked>)| {
+                program.into_iter().for_each(|asked| noted(&mut client, &mut session, asked));
+                drop(session);
+                client.into_operations()
+            };
+        let threads: Vec<_> =
+            sessions.into_iter().zip(programs).map(|of| scope.spawn(move || run(of))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect()
+    });
+    logs.push(first);
+    logs.push(alone(&mut (0..keys).map(Asked::Contains)));
+    joined(logs)
+}
+
+/// Random programs over few keys: in ten operations `reads` ask whether a key is there.
+pub fn programs(
+    clients: usize,
+    operations: usize,
+    keys: u64,
+    reads: u64,
+    seed: u64,
+) -> Vec<Vec<Asked>> {
+    let mut random = Rng::new(seed);
+    let mut draw = |_| {
+        let key = random.below(keys);
+        match random.below(10) {
+            kind if kind < reads => Asked::Contains(key),
+            kind if kind % 2 == 0 => Asked::Insert(key),
+            _ => Asked::Remove(key),
+        }
+    };
+    (0..clients).map(|_| (0..operations).map(&mut draw).collect()).collect()
+}
+
+/// Whether what clients were told has an order that explains it, when they run freely.
+pub fn stressed<S: Set>(set: &S, programs: Vec<Vec<Asked>>, keys: u64) -> Verdict {
+    check(&history(set, &[], programs, keys, || ()), DEFAULT_BUDGET)
+}
+
+/// The same for clients of a remote memory that take turns.
+pub fn in_turns<S: Set>(
+    memory: &Arc<Remote>,
+    set: &S,
+    before: &[Asked],
+    programs: Vec<Vec<Asked>>,
+    keys: u64,
+    schedule: Schedule,
+) -> Verdict {
+    let clients = programs.len();
+    check(
+        &history(set, before, programs, keys, || memory.take_turns(clients, schedule)),
+        DEFAULT_BUDGET,
+    )
+}
+
+/// Runs small programs under every schedule of few preemptions, on a new set each. `Ok` is the number of schedules.
+///
+/// # Errors
+/// The first schedule whose history has no explanation, with what the checker says.
+pub fn explored<S: Set>(
+    new: impl Fn() -> (Arc<Remote>, S),
+    before: &[Asked],
+    programs: &[Vec<Asked>],
+    keys: u64,
+    preemptions: usize,
+) -> Result<u64, Box<(Schedule, Verdict)>> {
+    let run = |schedule| {
+        let (memory, set) = new();
+        let verdict = in_turns(&memory, &set, before, programs.to_vec(), keys, schedule);
+        (memory.steps(), if verdict.is_linearizable() { Ok(()) } else { Err(verdict) })
+    };
+    each_schedule(programs.len(), preemptions, run).map_err(Box::new)
+}
