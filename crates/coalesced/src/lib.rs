@@ -3,11 +3,12 @@
 //! * [`Backend`] is far memory: [`Native`], [`Counted`], and [`Remote`], which is emulated. A new one is a new
 //!   implementation of that trait.
 //! * [`CObject`] and [`CPointer`] move objects of several elements, by three methods and in two regimes of atomicity.
-//! * [`List`] and [`HashSet`] are sets of keys over such nodes.
+//! * [`List`] and [`HashSet`] are sets of keys over such nodes, [`BlinkTree`] is a map in order.
 
 #![forbid(unsafe_code)]
 
 mod backend;
+mod blink;
 mod counted;
 mod error;
 mod hash;
@@ -22,12 +23,15 @@ pub mod trial;
 pub use backend::{
     Backend, BackendKind, Context, LINE_WORDS, Method, NULL, Objects, Regime, Transactions,
 };
+pub use blink::{BlinkSession, BlinkTree};
 pub use counted::{Counted, CountedContext};
 pub use error::{Error, Result};
 pub use hash::{HashSession, HashSet};
-pub use list::{List, ListSession, MOST_KEY, Options};
 #[cfg(any(test, feature = "faults"))]
-pub use list::{Step, printed::PrintedList};
+pub use list::Step;
+#[cfg(any(test, feature = "faults"))]
+pub use list::printed::{PrintedList, PrintedSession};
+pub use list::{List, ListSession, MOST_KEY, Options};
 pub use native::Native;
 pub use object::{Access, CObject, CPointer};
 pub use remote::{Atomicity, Network, Remote, RemoteContext, Schedule, each_schedule};

@@ -148,6 +148,12 @@ impl<B: Backend> Nodes<'_, B> {
         Ok(())
     }
 
+    /// Whether so many can be taken.
+    #[inline]
+    pub fn has(&self, nodes: usize) -> bool {
+        self.ready.len() >= nodes
+    }
+
     /// A node that was reserved.
     #[inline]
     pub fn take(&mut self) -> u64 {

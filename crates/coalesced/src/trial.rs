@@ -1,6 +1,7 @@
 //! Trials of structures: clients whose histories are checked, running freely or under every schedule.
 
 use crate::backend::Backend;
+use crate::blink::{BlinkSession, BlinkTree};
 use crate::hash::{HashSession, HashSet};
 use crate::list::printed::{PrintedList, PrintedSession};
 use crate::list::{List, ListSession};
@@ -37,8 +38,9 @@ pub trait Set: Sync {
     fn enter(&self) -> Self::Session<'_>;
 }
 
+/// Sets by a session that has the three operations, each told as a flag.
 macro_rules! set {
-    ($set:ident, $session:ident, $enter:expr) => {
+    ($set:ident, $session:ident, $enter:expr, $asked:expr) => {
         impl<B: Backend> Set for $set<B>
         where
             for<'a> B::Context<'a>: Send,
@@ -58,19 +60,36 @@ macro_rules! set {
             B::Context<'s>: Send,
         {
             fn ask(&mut self, asked: Asked) -> bool {
-                match asked {
-                    Asked::Contains(key) => self.contains(key),
-                    Asked::Insert(key) => self.insert(key).expect("the trial has room"),
-                    Asked::Remove(key) => self.remove(key).expect("the trial has room"),
-                }
+                $asked(self, asked).expect("the trial has room")
             }
         }
     };
+    ($set:ident, $session:ident, $enter:expr) => {
+        set!($set, $session, $enter, |session: &mut $session<'_, B>, asked| match asked {
+            Asked::Contains(key) => Ok(session.contains(key)),
+            Asked::Insert(key) => session.insert(key),
+            Asked::Remove(key) => session.remove(key),
+        });
+    };
 }
 
-set!(List, ListSession, |session: crate::Result<_>| session.expect("a trial has few sessions"));
-set!(HashSet, HashSession, |session: crate::Result<_>| session.expect("a trial has few sessions"));
-set!(PrintedList, PrintedSession, |session| session);
+fn few<S>(session: crate::Result<S>) -> S {
+    session.expect("a trial has few sessions")
+}
+
+/// The value of a key: a pair of two versions is noticed.
+fn value(key: u64) -> u64 {
+    key + 1
+}
+
+set!(List, ListSession, few);
+set!(HashSet, HashSession, few);
+set!(PrintedList, PrintedSession, std::convert::identity);
+set!(BlinkTree, BlinkSession, few, |session: &mut BlinkSession<'_, B>, asked| match asked {
+    Asked::Contains(key) => Ok(session.get(key) == Some(value(key))),
+    Asked::Insert(key) => session.put(key, value(key)).map(|before| before.is_none()),
+    Asked::Remove(key) => Ok(session.remove(key).is_some()),
+});
 
 /// Asks, and notes it.
 fn noted(client: &mut Client<'_>, session: &mut impl SetSession, asked: Asked) {

@@ -20,7 +20,7 @@
 mod full;
 mod node;
 #[cfg(any(test, feature = "faults"))]
-pub mod printed;
+pub(crate) mod printed;
 mod replace;
 #[cfg(test)]
 mod tests;

@@ -72,7 +72,12 @@ struct Reached {
     curr: u64,
 }
 
-impl<B: Backend> PrintedSession<'_, B> {
+impl<'l, B: Backend> PrintedSession<'l, B> {
+    /// This thread's access to far memory.
+    pub fn context(&self) -> &B::Context<'l> {
+        &self.context
+    }
+
     /// Whether `key` is there.
     pub fn contains(&mut self, key: u64) -> bool {
         matches!(self.search(key).place, Place::Found(_))

@@ -68,6 +68,7 @@ rows! {
     snapkv_olda,
     snapkv_htap,
     snapkv_crossover,
+    cods_cost,
     tier_larger,
     tier_open,
     tier_policy,
