@@ -183,21 +183,71 @@ pub fn in_turns<S: Set>(
     )
 }
 
-/// Runs small programs under every schedule of few preemptions, on a new set each. `Ok` is the number of schedules.
+/// Runs a small program under every schedule of few preemptions, on a new set each. `Ok` is the number of schedules.
 ///
 /// # Errors
 /// The first schedule whose history has no explanation, with what the checker says.
 pub fn explored<S: Set>(
     new: impl Fn() -> (Arc<Remote>, S),
-    before: &[Asked],
-    programs: &[Vec<Asked>],
-    keys: u64,
+    small: &Small,
     preemptions: usize,
 ) -> Result<u64, Box<(Schedule, Verdict)>> {
+    let Small { before, programs, keys } = small;
     let run = |schedule| {
         let (memory, set) = new();
-        let verdict = in_turns(&memory, &set, before, programs.to_vec(), keys, schedule);
+        let verdict = in_turns(&memory, &set, before, programs.clone(), *keys, schedule);
         (memory.steps(), if verdict.is_linearizable() { Ok(()) } else { Err(verdict) })
     };
     each_schedule(programs.len(), preemptions, run).map_err(Box::new)
+}
+
+/// Small programs of two clients, and what is there before, such that everything that can be wrong is near.
+#[derive(Clone, Debug)]
+pub struct Small {
+    /// Asked before the clients begin.
+    pub before: Vec<Asked>,
+    /// What each client asks.
+    pub programs: Vec<Vec<Asked>>,
+    /// Keys are below this.
+    pub keys: u64,
+}
+
+fn small(before: impl IntoIterator<Item = u64>, programs: [[&[Asked]; 2]; 5]) -> Vec<Small> {
+    let before: Vec<Asked> = before.into_iter().map(Asked::Insert).collect();
+    let small = |programs: [&[Asked]; 2]| Small {
+        before: before.clone(),
+        programs: programs.map(<[Asked]>::to_vec).to_vec(),
+        keys: 20,
+    };
+    programs.map(small).to_vec()
+}
+
+/// Updates of neighbouring nodes, of one node, and at the end, for lists whose nodes have one or two keys.
+pub fn small_for_lists() -> Vec<Small> {
+    use Asked::{Contains, Insert, Remove};
+    small(
+        [2, 4, 6],
+        [
+            [&[Insert(1)], &[Remove(4)]],
+            [&[Insert(3), Remove(2)], &[Insert(5)]],
+            [&[Remove(2)], &[Remove(4), Contains(2)]],
+            [&[Remove(6), Insert(7)], &[Insert(8)]],
+            [&[Insert(5)], &[Insert(5)]],
+        ],
+    )
+}
+
+/// Splits of leaves and of the root, and reads beside a change, for trees whose nodes have two pairs.
+pub fn small_for_trees() -> Vec<Small> {
+    use Asked::{Contains, Insert, Remove};
+    small(
+        (0..6).map(|i| 2 * i),
+        [
+            [&[Insert(3)], &[Contains(2)]],
+            [&[Insert(1)], &[Insert(3)]],
+            [&[Remove(2)], &[Insert(3)]],
+            [&[Remove(2), Insert(2)], &[Contains(0)]],
+            [&[Insert(11), Insert(12)], &[Insert(13)]],
+        ],
+    )
 }

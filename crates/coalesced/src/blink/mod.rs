@@ -257,7 +257,7 @@ impl<'t, B: Backend> BlinkSession<'t, B> {
                 }
                 _ => read.about,
             };
-            let is_free = !seen.is_locked();
+            let is_free = !seen.is_locked() && !read.about.is_locked();
             let is_left_out = self.tree.left_out.is(Step::Lock);
             if is_left_out
                 || is_free

@@ -2,7 +2,7 @@ use super::*;
 use crate::backend::Method;
 use crate::native::Native;
 use crate::remote::{Atomicity, Network, Remote, Schedule};
-use crate::trial::{Asked, explored, in_turns, programs, stressed};
+use crate::trial::{explored, in_turns, programs, small_for_trees, stressed};
 use std::collections::BTreeMap;
 use terrace_workload::random::Rng;
 
@@ -89,22 +89,6 @@ fn threads_that_insert_their_own_keys_lose_none() {
     }
 }
 
-/// Keys that fill a tree of two levels, pairs of two.
-fn before() -> Vec<Asked> {
-    (0..6).map(|i| Asked::Insert(2 * i)).collect()
-}
-
-fn small() -> Vec<Vec<Vec<Asked>>> {
-    use Asked::{Contains, Insert, Remove};
-    vec![
-        vec![vec![Insert(3)], vec![Contains(2)]],
-        vec![vec![Insert(1)], vec![Insert(3)]],
-        vec![vec![Remove(2)], vec![Insert(3)]],
-        vec![vec![Remove(2), Insert(2)], vec![Contains(0)]],
-        vec![vec![Insert(11), Insert(12)], vec![Insert(13)]],
-    ]
-}
-
 fn remote(atomicity: Atomicity) -> Arc<Remote> {
     Arc::new(Remote::new(1 << 12, atomicity, Network::default(), 5))
 }
@@ -119,16 +103,16 @@ const KINDS: [(Regime, Atomicity); 3] = [
 fn small_programs_have_an_explanation_under_every_schedule() {
     let preemptions = if std::env::var_os("TERRACE_LONG").is_some() { 2 } else { 1 };
     for (regime, atomicity) in KINDS {
-        for programs in small() {
+        for small in small_for_trees() {
             let new = || {
                 let memory = remote(atomicity);
                 let tree = BlinkTree::new(Arc::clone(&memory), options(2, regime)).expect("a tree");
                 (memory, tree)
             };
-            let ran = explored(new, &before(), &programs, 20, preemptions);
+            let ran = explored(new, &small, preemptions);
             assert!(
                 ran.as_ref().is_ok_and(|ran| *ran > 10),
-                "{regime}, {atomicity:?}, {programs:?}: {ran:?}"
+                "{regime}, {atomicity:?}, {small:?}: {ran:?}"
             );
         }
     }
@@ -141,7 +125,7 @@ fn clients_in_random_turns_have_an_explanation() {
             let memory = remote(atomicity);
             let tree = BlinkTree::new(Arc::clone(&memory), options(2, regime)).expect("a tree");
             let programs = programs(3, 40, 16, 3, seed);
-            let verdict = in_turns(&memory, &tree, &before(), programs, 16, Schedule::Random(seed));
+            let verdict = in_turns(&memory, &tree, &[], programs, 16, Schedule::Random(seed));
             assert!(verdict.is_linearizable(), "{regime}, {atomicity:?}, seed {seed}: {verdict:?}");
         }
     }
@@ -159,8 +143,7 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
             let tree =
                 BlinkTree::without(step, Arc::clone(&memory), options(2, regime)).expect("a tree");
             let programs = programs(3, 20, 12, 3, seed);
-            !in_turns(&memory, &tree, &before(), programs, 12, Schedule::Random(seed))
-                .is_linearizable()
+            !in_turns(&memory, &tree, &[], programs, 12, Schedule::Random(seed)).is_linearizable()
         };
         assert!((0..40).any(is_noticed), "{step:?}, {regime}");
     }

@@ -103,7 +103,7 @@ impl<B: Backend> Walker<'_, B> {
         self.before.near()[NEXT] = next;
         self.before.near()[ABOUT] = about_before.changed().0;
         CPointer::new(found.before).set(&mut self.context, &self.before, self.chains.access);
-        self.nodes.unlinked(found.at);
+        self.unlinked(found.at);
         Tried::Done(true)
     }
 
@@ -113,14 +113,14 @@ impl<B: Backend> Walker<'_, B> {
         if self.chains.left_out.is(Step::Lock) {
             return true;
         }
-        if self.chains.left_out.is(Step::VersionCheck) {
-            let now = About(far.load(&mut self.context, ABOUT));
-            let is_free = !now.is_locked() && !now.is_dead();
-            return is_free
-                && far.compare_and_swap(&mut self.context, ABOUT, now.0, now.locked().0).is_ok();
-        }
-        let is_free = !read.is_locked() && !read.is_dead();
-        is_free && far.compare_and_swap(&mut self.context, ABOUT, read.0, read.locked().0).is_ok()
+        let now = match self.chains.left_out.is(Step::VersionCheck) {
+            true => About(far.load(&mut self.context, ABOUT)),
+            false => read,
+        };
+        let is_free = |about: About| !about.is_locked() && !about.is_dead();
+        is_free(read)
+            && is_free(now)
+            && far.compare_and_swap(&mut self.context, ABOUT, now.0, now.locked().0).is_ok()
     }
 
     /// Publishes a change of the locked node that was read last, and frees it.

@@ -92,6 +92,12 @@ impl LeftOut {
         #[cfg(not(any(test, feature = "faults")))]
         false
     }
+
+    /// Whether any step is: nodes are not used again then, so that what goes wrong stays in the list.
+    #[inline(always)]
+    pub fn any(self) -> bool {
+        self.is(Step::Lock) || self.is(Step::VersionCheck)
+    }
 }
 
 /// Lists that share their nodes: one, or the buckets of a hash set.
@@ -193,6 +199,13 @@ impl<B: Backend> Walker<'_, B> {
         }))
     }
 
+    /// A node is no longer in the list.
+    fn unlinked(&mut self, node: u64) {
+        if !self.chains.left_out.any() {
+            self.nodes.unlinked(node);
+        }
+    }
+
     fn update(&mut self, list: usize, mut attempt: impl FnMut(&mut Self, u64) -> Tried) -> bool {
         let head = self.chains.heads.at(list);
         self.nodes.enter();
@@ -200,6 +213,8 @@ impl<B: Backend> Walker<'_, B> {
         let done = loop {
             match attempt(self, head) {
                 Tried::Done(done) => break done,
+                // Without a step a dead node may be in the list again, and nobody gets past it.
+                Tried::Again if tries == 1_000 && self.chains.left_out.any() => break false,
                 Tried::Again => {
                     self.context.pause(tries);
                     tries += 1;

@@ -138,7 +138,7 @@ impl<B: Backend> Walker<'_, B> {
             tries += 1;
             link = self.link_to(head, claimed.at);
         }
-        self.nodes.unlinked(claimed.at);
+        self.unlinked(claimed.at);
     }
 
     /// The link that leads to a node which only this session can unlink.

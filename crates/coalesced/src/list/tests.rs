@@ -3,7 +3,7 @@ use super::*;
 use crate::hash::HashSet;
 use crate::native::Native;
 use crate::remote::{Atomicity, Network, Remote};
-use crate::trial::{Asked, explored, programs, stressed};
+use crate::trial::{explored, programs, small_for_lists, stressed};
 use std::collections::BTreeSet;
 use terrace_workload::random::Rng;
 
@@ -70,38 +70,23 @@ fn histories_on_a_remote_memory_have_an_explanation() {
     }
 }
 
-/// Two updates of neighbouring nodes and one of the first, in lists of three keys: everything that can be wrong is
-/// near.
-const BEFORE: [Asked; 3] = [Asked::Insert(2), Asked::Insert(4), Asked::Insert(6)];
-
-fn small() -> Vec<Vec<Vec<Asked>>> {
-    use Asked::{Contains, Insert, Remove};
-    vec![
-        vec![vec![Insert(1)], vec![Remove(4)]],
-        vec![vec![Insert(3), Remove(2)], vec![Insert(5)]],
-        vec![vec![Remove(2)], vec![Remove(4), Contains(2)]],
-        vec![vec![Remove(6), Insert(7)], vec![Insert(8)]],
-        vec![vec![Insert(5)], vec![Insert(5)]],
-    ]
-}
-
 #[test]
 fn small_programs_have_an_explanation_under_every_schedule() {
     let preemptions = if std::env::var_os("TERRACE_LONG").is_some() { 3 } else { 2 };
     for (regime, elements) in
         [(Regime::Full, 1), (Regime::Full, 2), (Regime::ElementWise, 1), (Regime::ElementWise, 2)]
     {
-        for programs in small() {
+        for small in small_for_lists() {
             let new = || {
                 let memory = remote();
                 let list =
                     List::new(Arc::clone(&memory), options(elements, regime)).expect("a list");
                 (memory, list)
             };
-            let ran = explored(new, &BEFORE, &programs, 10, preemptions);
+            let ran = explored(new, &small, preemptions);
             assert!(
                 ran.as_ref().is_ok_and(|ran| *ran > 20),
-                "{regime}, {elements}, {programs:?}: {ran:?}"
+                "{regime}, {elements}, {small:?}: {ran:?}"
             );
         }
     }
@@ -109,14 +94,14 @@ fn small_programs_have_an_explanation_under_every_schedule() {
 
 #[test]
 fn the_printed_list_loses_an_update() {
-    let found = small().into_iter().filter(|programs| {
+    let found = small_for_lists().into_iter().filter(|small| {
         let new = || {
             let memory = remote();
             let list = PrintedList::new(Arc::clone(&memory), options(1, Regime::ElementWise))
                 .expect("a list");
             (memory, list)
         };
-        explored(new, &BEFORE, programs, 10, 2).is_err()
+        explored(new, small, 2).is_err()
     });
     assert!(found.count() > 0);
 }
@@ -128,14 +113,14 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
         (Step::VersionCheck, Regime::Full),
         (Step::Lock, Regime::ElementWise),
     ] {
-        let found = small().into_iter().any(|programs| {
+        let found = small_for_lists().into_iter().any(|small| {
             let new = || {
                 let memory = remote();
                 let list =
                     List::without(step, Arc::clone(&memory), options(2, regime)).expect("a list");
                 (memory, list)
             };
-            explored(new, &BEFORE, &programs, 10, 2).is_err()
+            explored(new, &small, 2).is_err()
         });
         assert!(found, "{step:?}, {regime}");
     }

@@ -74,6 +74,8 @@ pub struct Remote {
     cards: Box<[AtomicU64]>,
     turns: OnceLock<Turns>,
     clients: AtomicUsize,
+    /// Virtual time of the clients that ended; ns.
+    ended: AtomicU64,
     seed: u64,
 }
 
@@ -92,6 +94,7 @@ impl Remote {
             cards: (0..network.servers).map(|_| AtomicU64::new(0)).collect(),
             turns: OnceLock::new(),
             clients: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
             seed,
         }
     }
@@ -102,8 +105,14 @@ impl Remote {
     /// counts.
     pub fn take_turns(&self, clients: usize, schedule: Schedule) {
         self.clients.store(0, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
         self.cards.iter().for_each(|card| card.store(0, Ordering::Relaxed));
         let _ = self.turns.set(Turns::new(clients, schedule));
+    }
+
+    /// The longest virtual time of a client that has ended, in nanoseconds.
+    pub fn ended_ns(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Steps taken in turns.
@@ -250,6 +259,7 @@ impl RemoteContext<'_> {
 
 impl Drop for RemoteContext<'_> {
     fn drop(&mut self) {
+        self.remote.ended.fetch_max(self.clock, Ordering::Relaxed);
         if let Some(turns) = self.turns {
             turns.leave(self.client);
         }

@@ -198,8 +198,8 @@ fn judge(all: &[Found], control: &Costs, wide: &Costs, printed: &Costs) -> Outco
     let mut outcome = Outcome::default();
     for found in all {
         let sizes = found.costs.len();
-        for (operation, name) in ["search", "insertion", "removal"].into_iter().enumerate() {
-            let what = format!("{}: sizes in which a {name} differs from the table, of {sizes}", found.what);
+        for (operation, name) in ["a search", "an insertion", "a removal"].into_iter().enumerate() {
+            let what = format!("{}: sizes in which {name} differs from the table, of {sizes}", found.what);
             outcome.checks.push(Check::within(what, "0", differ(found, operation) as f64, 0.0, 0.0));
         }
         let most = |i: usize| found.costs.iter().map(|(.., costs)| beside(found.regime, costs)[i]).max();
