@@ -74,8 +74,8 @@ pub struct Remote {
     cards: Box<[AtomicU64]>,
     turns: OnceLock<Turns>,
     clients: AtomicUsize,
-    /// Virtual time of the clients that ended; ns.
-    ended: AtomicU64,
+    /// Of the clients that ended: the longest virtual time, in ns, and all accesses.
+    ended: (AtomicU64, AtomicU64),
     seed: u64,
 }
 
@@ -94,7 +94,7 @@ impl Remote {
             cards: (0..network.servers).map(|_| AtomicU64::new(0)).collect(),
             turns: OnceLock::new(),
             clients: AtomicUsize::new(0),
-            ended: AtomicU64::new(0),
+            ended: Default::default(),
             seed,
         }
     }
@@ -105,14 +105,19 @@ impl Remote {
     /// counts.
     pub fn take_turns(&self, clients: usize, schedule: Schedule) {
         self.clients.store(0, Ordering::Relaxed);
-        self.ended.store(0, Ordering::Relaxed);
+        [&self.ended.0, &self.ended.1].map(|figure| figure.store(0, Ordering::Relaxed));
         self.cards.iter().for_each(|card| card.store(0, Ordering::Relaxed));
         let _ = self.turns.set(Turns::new(clients, schedule));
     }
 
     /// The longest virtual time of a client that has ended, in nanoseconds.
     pub fn ended_ns(&self) -> u64 {
-        self.ended.load(Ordering::Relaxed)
+        self.ended.0.load(Ordering::Relaxed)
+    }
+
+    /// Accesses over the network of all clients that have ended.
+    pub fn ended_round_trips(&self) -> u64 {
+        self.ended.1.load(Ordering::Relaxed)
     }
 
     /// Steps taken in turns.
@@ -259,7 +264,8 @@ impl RemoteContext<'_> {
 
 impl Drop for RemoteContext<'_> {
     fn drop(&mut self) {
-        self.remote.ended.fetch_max(self.clock, Ordering::Relaxed);
+        self.remote.ended.0.fetch_max(self.clock, Ordering::Relaxed);
+        self.remote.ended.1.fetch_add(self.round_trips, Ordering::Relaxed);
         if let Some(turns) = self.turns {
             turns.leave(self.client);
         }

@@ -1,6 +1,7 @@
 //! Sweeps of the structures over coalesced nodes: this machine's memory, and the emulated remote one.
 
 use super::error::Error;
+use super::figure::{Figure, FigureKind};
 use super::measure::{Samples, thread_ns};
 use std::io;
 use std::sync::Arc;
@@ -88,14 +89,23 @@ pub(super) fn remote_options(elements: usize, regime: Regime) -> Options {
     Options { elements, regime, method: Method::CopyPointer }
 }
 
-/// Operations of all clients for each millisecond of virtual time, on a remote memory of so many servers.
+/// What clients of a remote memory did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    /// Operations of all clients for each millisecond of virtual time.
+    pub rate: f64,
+    /// Accesses over the network for each operation.
+    pub trips: f64,
+}
+
+/// Has four clients for each of so many servers use a remote memory.
 pub(super) fn remote<S: Set>(
     servers: usize,
     words: usize,
     load: Load,
     operations: u64,
     new: impl Fn(Arc<Remote>) -> terrace_coalesced::Result<S>,
-) -> Result<f64, Error> {
+) -> Result<Ran, Error> {
     let network = Network { servers, ..Network::default() };
     let memory = Arc::new(Remote::new(words, Atomicity::Line, network, 23));
     let set = new(Arc::clone(&memory)).map_err(refused)?;
@@ -113,15 +123,43 @@ pub(super) fn remote<S: Set>(
             });
         }
     });
-    Ok((clients as u64 * operations) as f64 * 1e6 / memory.ended_ns() as f64)
+    let all = (clients as u64 * operations) as f64;
+    let trips = memory.ended_round_trips() as f64 / all;
+    Ok(Ran { rate: all * 1e6 / memory.ended_ns() as f64, trips })
 }
 
 /// What a sweep of the remote memory found, for two and for five servers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Swept {
     pub elements: usize,
-    pub two: f64,
-    pub five: f64,
+    pub two: Ran,
+    pub five: Ran,
+}
+
+impl Swept {
+    /// Of nodes of so many elements.
+    pub fn of(all: &[Swept], elements: usize) -> Option<&Swept> {
+        all.iter().find(|swept| swept.elements == elements)
+    }
+
+    /// How many times as fast five servers are as two; not a number of none.
+    pub fn growth(swept: Option<&Swept>) -> f64 {
+        swept.map_or(f64::NAN, |swept| swept.five.rate / swept.two.rate)
+    }
+
+    /// Rates by elements.
+    pub fn figure(title: &str, across: &str, all: &[Swept]) -> Figure {
+        Figure::new(title, across, "operations/ms", FigureKind::Bars)
+            .over(all.iter().map(|swept| swept.elements.to_string()))
+            .with("2 servers", all.iter().map(|swept| swept.two.rate))
+            .with("5 servers", all.iter().map(|swept| swept.five.rate))
+    }
+
+    /// Round trips by elements, for a note.
+    pub fn trips(all: &[Swept]) -> String {
+        let trips = |swept: &Swept| format!("{:.1} with {}", swept.five.trips, swept.elements);
+        all.iter().map(trips).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// What to say of the network in a note.

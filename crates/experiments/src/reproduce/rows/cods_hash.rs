@@ -63,29 +63,26 @@ fn judge(found: &Found) -> Outcome {
         let of = ELEMENTS.iter().position(|n| *n == elements);
         of.map_or(f64::NAN, |i| found.native[i])
     };
-    let of = |elements: usize| found.remote.iter().find(|swept| swept.elements == elements);
-    let ratio = |swept: Option<&Swept>| swept.map_or(f64::NAN, |swept| swept.five / swept.two);
-    let wide = of(12).zip(of(6)).map_or(f64::NAN, |(wide, line)| wide.five / line.five);
+    let of = |elements| Swept::of(&found.remote, elements);
+    let wide = of(12).zip(of(6)).map_or(f64::NAN, |(wide, line)| wide.five.rate / line.five.rate);
     outcome.checks.extend([
         Check::within("native: 8 keys over 2", "1.04 to 1.19", native(8) / native(2), 1.02, 1.38),
-        Check::within("remote, 12 keys: 5 servers over 2", "2.4", ratio(of(12)), 1.7, 3.8),
+        Check::within("remote, 12 keys: 5 servers over 2", "2.4", Swept::growth(of(12)), 1.7, 3.8),
         Check::at_least("remote, 5 servers: 12 keys over 6 in a line", "no less", wide, 0.9),
     ]);
     outcome.note = format!(
-        "Native: {} threads, processor time, {LOAD_FACTOR} keys of a bucket, 95 % reads. {NETWORK}. A fully atomic \
-         bucket is its first node, read by one access; an element-wise one is a link to it, and takes one more. \
-         That, and not the width of the nodes, is what 12 keys lose to 6 here: of a bucket with half a key on \
-         average one node is read. Warp: not built.",
-        coalesced::THREADS
+        "Native: {} threads, processor time, {LOAD_FACTOR} keys of a bucket, 95 % reads. {NETWORK}. Round trips of \
+         an operation on 5 servers, by keys of a node: {}. A fully atomic bucket (up to 6 keys) is its first node, \
+         read by one access; an element-wise one is a link to its first node, which is an access more. A bucket has \
+         half a key on average.",
+        coalesced::THREADS,
+        Swept::trips(&found.remote),
     );
     outcome.figures.extend([
         Figure::new("A hash set on this machine", "keys of a node", "operations/us", FigureKind::Bars)
             .over(ELEMENTS.map(|n| n.to_string()))
             .with("95 % reads", found.native.iter().copied()),
-        Figure::new("A hash set on a remote memory", "keys of a node", "operations/ms", FigureKind::Bars)
-            .over(found.remote.iter().map(|swept| swept.elements.to_string()))
-            .with("2 servers", found.remote.iter().map(|swept| swept.two))
-            .with("5 servers", found.remote.iter().map(|swept| swept.five)),
+        Swept::figure("A hash set on a remote memory", "keys of a node", &found.remote),
     ]);
     outcome
 }
