@@ -1,1 +1,1 @@
-//! The tests of the room `coalesced`.
+//! The tests of the room `coalesced` that need no look inside.

@@ -17,6 +17,7 @@
 
 mod calibrated;
 mod causes;
+mod coalesced;
 mod emulated;
 mod error;
 mod htap;
