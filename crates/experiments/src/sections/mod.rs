@@ -41,11 +41,13 @@
 //! measured: several threads, and reads alone.
 
 mod loads;
+mod modelled;
 mod pmdk;
 mod print;
 mod recorded;
 mod run;
 
+pub use modelled::{Designs, HardwareRun, compare};
 pub use recorded::{RecordedWorkload, record};
 
 use loads::{BTreeToggles, Draw, HashToggles, RedBlackToggles, Requests, Swapped, Travel};

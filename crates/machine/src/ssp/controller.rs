@@ -21,9 +21,9 @@ pub(super) enum Class {
 pub struct LinesWritten {
     /// Lines of sections, written back at their end or given up by a cache.
     pub data: u64,
-    /// Undo or redo entries and marks, journal lines.
+    /// Sections' undo or redo entries and marks, and their lines of the journal.
     pub log: u64,
-    /// Lines copied between a page's two places, and page-table entries.
+    /// Lines copied between a page's two places, with their lines of the journal and of the page table.
     pub consolidation: u64,
     /// Lines of the table of slots, and the journal's tail.
     pub checkpoint: u64,
@@ -61,8 +61,10 @@ impl Device {
     /// The line's bank, and its row there.
     #[inline]
     fn place(&self, line: u32) -> (usize, u32) {
-        let (banks, row_lines) = (self.timing.banks, self.timing.row_bytes / 64);
-        ((line % banks) as usize, line / banks / row_lines)
+        let MemoryTiming { banks, row_bytes, run_lines, .. } = self.timing;
+        let (run, rest) = (line / run_lines, line % run_lines);
+        let in_bank = run / banks * run_lines + rest;
+        ((run % banks) as usize, in_bank / (row_bytes / 64))
     }
 }
 

@@ -12,6 +12,9 @@ pub(super) const SLOTS_PER_LINE: u32 = 2;
 /// Entries of the page table in a line.
 pub(super) const TABLE_PER_LINE: u32 = 8;
 
+/// Lines between two cores' logs, so that they do not begin in the same bank.
+const STAGGER: u32 = 5 * 32;
+
 /// First lines of the parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -37,13 +40,13 @@ impl Layout {
         let journal = page_table + pages.div_ceil(TABLE_PER_LINE);
         let logs = journal + parameters.journal_lines;
         let log_lines = parameters.log_lines;
-        let end = logs + log_lines * parameters.cores as u32;
+        let end = logs + (log_lines + STAGGER) * parameters.cores as u32;
         Layout { pages, slots, header, slot_table, page_table, journal, logs, log_lines, end }
     }
 
     /// The core's log.
     pub fn log(&self, core: usize) -> u32 {
-        self.logs + core as u32 * self.log_lines
+        self.logs + core as u32 * (self.log_lines + STAGGER)
     }
 
     /// Lines of a core's log.

@@ -64,6 +64,8 @@ pub struct MemoryTiming {
     pub row_hit_ns: u64,
     /// Nanoseconds for which a write occupies its bank.
     pub write_ns: u64,
+    /// Consecutive lines that lie in one bank.
+    pub run_lines: u32,
     /// Nanoseconds of a link between bus and memory, in each direction: 0 on the bus, more behind CXL.
     pub link_ns: u64,
 }
@@ -185,10 +187,15 @@ pub struct Parameters {
     pub spare_slots: usize,
     /// Lines of the metadata journal.
     pub journal_lines: u32,
+    /// How far apart lines of the journal lie that are written one after the other: 1, or an odd number of lines beyond
+    /// a bank's run, which lets banks take turns.
+    pub journal_stride: u32,
     /// Lines that are remapped as one: 1, or 4 for 256 bytes.
     pub sub_page_lines: u32,
     /// When inactive pages are consolidated.
     pub consolidation: Consolidation,
+    /// Pages that are consolidated together, if so many are queued.
+    pub consolidated_together: usize,
     /// How TLB misses and flips enter.
     pub charged: Charged,
     /// Lines that the redo log's buffer coalesces.
@@ -214,7 +221,7 @@ impl Parameters {
     /// | PMEM | 32 banks, rows of 2 KiB, read 50 ns, write 200 ns | table 3.1 |
     /// | open row | 15 ns a read; a write always takes its 200 ns | assumed: the column access of DDR3-1333 |
     /// | bus | 6 ns a line | assumed: DDR3-1333, one channel |
-    /// | lines over banks | consecutive lines in consecutive banks | assumed: DRAMSim2's scheme of that name |
+    /// | lines over banks | those of a row are consecutive | assumed: what DRAMSim2 recommends for open rows (scheme 6) |
     /// | durable | in the cells | assumed: "until the log entry reaches persistent memory" (section 3.3.1) |
     /// | page walk | 27 cycles | assumed: page tables in the last-level cache |
     /// | instructions | 6 cycles an access, 200 a section | assumed: 12 and 400 instructions, two a cycle |
@@ -222,7 +229,8 @@ impl Parameters {
     /// | SSP cache | 27 cycles in its slice, 185 in DRAM, slice of 1024 entries | section 3.3.1 |
     /// | flip | 27 cycles, waited for at the section's end | assumed: a message through the last-level cache |
     /// | spare slots | 64 | assumed; the paper's O has no figure |
-    /// | journal | 1024 lines | assumed |
+    /// | journal | 1024 lines, one after the other | assumed |
+    /// | consolidation | at once, up to 16 queued pages together, on a thread of its own | "eager": section 3.1.4; the rest assumed |
     /// | redo buffer | 16 lines | assumed; the paper's is tuned |
     /// | redo's next section | waits for the last one's lines | assumed, after DHTM |
     ///
@@ -237,6 +245,7 @@ impl Parameters {
             read_ns: 50,
             row_hit_ns: 15,
             write_ns,
+            run_lines: row_bytes / 64,
             link_ns: 0,
         };
         let kib = |kib: u64| kib * 1024 / 64;
@@ -262,8 +271,10 @@ impl Parameters {
             flip_cycles: 27,
             spare_slots: 64,
             journal_lines: 1024,
+            journal_stride: 1,
             sub_page_lines: 1,
             consolidation: Consolidation::Eager,
+            consolidated_together: 16,
             charged: Charged::ByEvent,
             redo_buffer_lines: 16,
             redo_waits: true,
@@ -294,5 +305,10 @@ impl Parameters {
     /// Lines of the journal that a section of the most pages takes.
     pub(super) fn batch_lines_max(&self) -> u32 {
         (self.write_set_entries as u32 + 1).div_ceil(4)
+    }
+
+    /// Lines of the journal that the most pages take that are consolidated together.
+    pub(super) fn consolidation_lines_max(&self) -> u32 {
+        (self.consolidated_together as u32 + 1).div_ceil(4)
     }
 }

@@ -55,16 +55,21 @@ impl Processor {
     ///
     /// # Panics
     /// If the parameters contradict each other: no core, or more than eight; sub-pages that do not divide a page; a
-    /// journal too short for a section of each core.
+    /// journal too short for a section of each core, or a stride that does not reach all of it.
     pub fn new(parameters: &Parameters, design: Design, pages: u32) -> Processor {
-        let needs = (parameters.cores as u32 + 2) * (parameters.batch_lines_max() + 1);
+        let each = parameters.batch_lines_max() + parameters.consolidation_lines_max();
+        let needs = (parameters.cores as u32 + 2) * each;
         assert!((1..=8).contains(&parameters.cores), "a processor has 1 to 8 cores");
         assert!(
             parameters.sub_page_lines > 0 && PAGE_LINES.is_multiple_of(parameters.sub_page_lines),
             "sub-pages of {} lines do not divide a page of {PAGE_LINES}",
             parameters.sub_page_lines
         );
-        assert!(parameters.journal_lines >= needs, "the journal needs {needs} lines");
+        let has = parameters.journal_lines;
+        assert!(has >= needs, "the journal needs {needs} lines");
+        let is_whole = parameters.journal_stride == 1
+            || (has.is_power_of_two() && !parameters.journal_stride.is_multiple_of(2));
+        assert!(is_whole, "a stride over {has} lines must reach all of them");
         let layout = Layout::new(parameters, pages);
         let mut on = Hardware::new(parameters, layout.end, pages);
         Shadow::new(layout, parameters).format(&mut on.bytes);
@@ -205,6 +210,12 @@ impl Processor {
         self.check_range(at, 1).ok()?;
         let line = self.engine.recovered_place((at / 64) as u32);
         Some(self.on.bytes.durable(line)[(at / 8) as usize % LINE_WORDS])
+    }
+
+    /// Counts events and lines written from zero again; time goes on.
+    pub fn clear_counts(&mut self) {
+        self.on.events = Events::default();
+        self.on.controller.written = LinesWritten::default();
     }
 
     /// What has happened.

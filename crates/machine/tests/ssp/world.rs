@@ -51,7 +51,12 @@ pub fn small(cores: usize, random: &mut Random) -> Parameters {
     small.tlb_entries = 1 + random.below(3) as usize;
     small.write_set_entries = 2 + random.below(3) as usize;
     small.spare_slots = 1 + random.below(2) as usize;
+    small.consolidated_together = 1 + random.below(3) as usize;
+    // Short, so that it goes around; of some seeds' a power of two, which a stride can reach.
     small.journal_lines = 4 * (cores as u32 + 2);
+    if random.below(4) == 0 {
+        (small.journal_lines, small.journal_stride) = (32, 5);
+    }
     (small.l1.lines, small.l1.ways) = (4, 2);
     (small.l2.lines, small.l2.ways) = (8, 4);
     (small.l3.lines, small.l3.ways) = (32, 8);

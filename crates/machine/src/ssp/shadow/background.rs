@@ -1,7 +1,7 @@
 //! The background thread of the operating system: consolidation of inactive pages, and checkpoints of the journal.
 //!
 //! ```text
-//! page        copy the fewer lines to the other place, WAIT | journal the survivor, WAIT | page table, WAIT | free
+//! pages       copy the fewer lines to the other place, WAIT | journal the survivors, WAIT | page table, WAIT | free
 //! checkpoint  changed slots to their table, WAIT | the tail, WAIT
 //! ```
 //! Lines are copied only to places that the committed bitmap says are dead. A slot is free only once the page table is
@@ -16,29 +16,35 @@ use super::super::parameters::{Consolidation, Fault, PAGE_LINES, Ps};
 use super::Shadow;
 use super::slots::{Record, State};
 
-/// What the thread is in the midst of.
+/// What the thread is in the midst of, with the pages of [`Shadow::together`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Idle,
-    Copied { slot: usize, survivor: usize },
-    Journaled { slot: usize, survivor: usize, position: u64 },
-    Mapped { slot: usize, survivor: usize },
+    Read,
+    Copied,
+    Journaled { position: u64 },
+    Mapped,
     TableWritten { up_to: u64 },
     TailWritten,
 }
 
+/// A page in consolidation: its slot, and which of its places survives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merge {
+    slot: usize,
+    survivor: usize,
+}
+
 impl Shadow {
-    /// The next step, if there is work. The thread's clock never runs behind what it works on.
+    /// The next step, if there is work.
     pub(super) fn background_step(&mut self, on: &mut Hardware) -> bool {
         match self.job {
             Job::Idle if self.journal.is_half_full() => self.write_table(on),
-            Job::Idle => match self.next_page(on) {
-                Some(slot) => self.copy(on, slot),
-                None => return false,
-            },
-            Job::Copied { slot, survivor } => self.journal_survivor(on, slot, survivor),
-            Job::Journaled { slot, survivor, position } => self.map(on, slot, survivor, position),
-            Job::Mapped { slot, survivor } => self.free(on, slot, survivor),
+            Job::Idle => return self.read_pages(on),
+            Job::Read => self.copy(on),
+            Job::Copied => self.journal_survivors(on),
+            Job::Journaled { position } => self.map(on, position),
+            Job::Mapped => self.free(on),
             Job::TableWritten { up_to } => self.write_tail(on, up_to),
             Job::TailWritten => {
                 on.bytes.settle(Owner::Background);
@@ -61,88 +67,112 @@ impl Shadow {
         }
     }
 
-    fn next_page(&mut self, on: &Hardware) -> Option<usize> {
-        if !self.is_wanted(on) {
-            return None;
-        }
-        loop {
-            let slot = usize::from(self.slots.queue.pop_front()?);
-            // Others are active again, or were queued twice.
-            if self.slots.all[slot].state == State::Queued {
-                return Some(slot);
-            }
-        }
-    }
-
-    fn copy(&mut self, on: &mut Hardware, number: usize) {
-        let slot = &mut self.slots.all[number];
-        slot.state = State::Busy;
-        let slot = *slot;
-        let unit = on.parameters.sub_page_lines;
-        let units = PAGE_LINES / unit;
-        let in_other = slot.journaled.count_ones();
-        let survivor = usize::from(in_other > units - in_other);
+    /// Takes queued pages, and reads the fewer lines of each.
+    fn read_pages(&mut self, on: &mut Hardware) -> bool {
         let now = self.clock.max(self.woken);
         let mut done = now;
-        for sub in (0..units).filter(|sub| (slot.journaled >> sub & 1) as usize != survivor) {
-            for line in sub * unit..(sub + 1) * unit {
-                let from = slot.places[1 - survivor] * PAGE_LINES + line;
-                let to = slot.places[survivor] * PAGE_LINES + line;
-                let read = on.read_uncached(now, from);
-                let words = *on.bytes.newest(from);
-                let owner = Owner::Background;
-                done = done.max(on.write_uncached(read, to, words, owner, Class::Consolidation));
+        while self.is_wanted(on) && self.together.len() < on.parameters.consolidated_together.max(1)
+        {
+            let Some(number) = self.slots.queue.pop_front() else { break };
+            let number = usize::from(number);
+            // Others are active again, or were queued twice.
+            if self.slots.all[number].state != State::Queued {
+                continue;
+            }
+            let slot = &mut self.slots.all[number];
+            slot.state = State::Busy;
+            let units = PAGE_LINES / on.parameters.sub_page_lines;
+            let in_other = slot.journaled.count_ones();
+            let merge = Merge { slot: number, survivor: usize::from(in_other > units - in_other) };
+            self.together.push(merge);
+            for (from, _) in self.moves(on, merge) {
+                done = done.max(on.read_uncached(now, from));
             }
         }
         self.clock = done;
-        self.job = Job::Copied { slot: number, survivor };
+        if self.together.is_empty() {
+            return false;
+        }
+        self.job = Job::Read;
+        true
     }
 
-    fn journal_survivor(&mut self, on: &mut Hardware, slot: usize, survivor: usize) {
+    /// The lines to be copied, and where to.
+    fn moves(&self, on: &Hardware, merge: Merge) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let slot = self.slots.all[merge.slot];
+        let unit = on.parameters.sub_page_lines;
+        let [from, to] = [slot.places[1 - merge.survivor], slot.places[merge.survivor]];
+        (0..PAGE_LINES)
+            .filter(move |line| (slot.journaled >> (line / unit) & 1) as usize != merge.survivor)
+            .map(move |line| (from * PAGE_LINES + line, to * PAGE_LINES + line))
+    }
+
+    fn copy(&mut self, on: &mut Hardware) {
+        let now = self.clock;
+        for merge in 0..self.together.len() {
+            for (from, to) in self.moves(on, self.together[merge]) {
+                let words = *on.bytes.newest(from);
+                let done =
+                    on.write_uncached(now, to, words, Owner::Background, Class::Consolidation);
+                self.clock = self.clock.max(done);
+            }
+        }
+        self.job = Job::Copied;
+    }
+
+    fn places(&self, merge: Merge) -> [u32; 2] {
+        let places = self.slots.all[merge.slot].places;
+        [places[merge.survivor], places[1 - merge.survivor]]
+    }
+
+    fn journal_survivors(&mut self, on: &mut Hardware) {
         if on.parameters.has(Fault::ConsolidationOrder) {
             on.bytes.settle(Owner::Background);
         }
-        if !self.journal.has_room(1) {
+        if !self.journal.has_room(on.parameters.consolidation_lines_max()) {
             // Commits keep room for this; a checkpoint by the way.
-            let job = std::mem::replace(&mut self.job, Job::Idle);
+            self.job = Job::Idle;
             self.checkpoint_now(on);
-            self.job = job;
         }
-        let places = self.slots.all[slot].places;
-        let record = Record { places: [places[survivor], places[1 - survivor]], committed: 0 };
-        let (position, done) = self.journal.append(on, self.clock, vec![(slot, record)]);
+        let record =
+            |merge: &Merge| (merge.slot, Record { places: self.places(*merge), committed: 0 });
+        let records = self.together.iter().map(record).collect();
+        let (position, done) = self.journal.append(on, self.clock, Class::Consolidation, records);
         self.clock = done;
-        self.job = Job::Journaled { slot, survivor, position };
+        self.job = Job::Journaled { position };
     }
 
-    fn map(&mut self, on: &mut Hardware, slot: usize, survivor: usize, position: u64) {
+    fn map(&mut self, on: &mut Hardware, position: u64) {
         self.acknowledge(on, position);
         if !on.parameters.has(Fault::ConsolidationOrder) {
             on.bytes.settle(Owner::Background);
         }
-        let Slot { page, places } = self.page_of(slot);
-        if survivor == 1 {
-            self.slots.page_table[page as usize] = places[1];
-            let (at, words) = self.page_table_line(page / TABLE_PER_LINE);
-            let owner = Owner::Background;
-            self.clock = on.write_uncached(self.clock, at, words, owner, Class::Consolidation);
+        let mut lines = Vec::new();
+        for merge in self.together.iter().filter(|merge| merge.survivor == 1) {
+            let slot = &self.slots.all[merge.slot];
+            self.slots.page_table[slot.page as usize] = slot.places[1];
+            lines.push(slot.page / TABLE_PER_LINE);
         }
-        self.job = Job::Mapped { slot, survivor };
+        lines.sort_unstable();
+        lines.dedup();
+        let now = self.clock;
+        for number in lines {
+            let (at, words) = self.page_table_line(number);
+            let done = on.write_uncached(now, at, words, Owner::Background, Class::Consolidation);
+            self.clock = self.clock.max(done);
+        }
+        self.job = Job::Mapped;
     }
 
-    fn free(&mut self, on: &mut Hardware, slot: usize, survivor: usize) {
+    fn free(&mut self, on: &mut Hardware) {
         if on.parameters.has(Fault::PageTableOrder) {
             on.bytes.settle(Owner::Background);
         }
-        let Slot { places, .. } = self.page_of(slot);
-        self.slots.release(slot, [places[survivor], places[1 - survivor]]);
-        on.events.consolidations += 1;
+        for merge in std::mem::take(&mut self.together) {
+            self.slots.release(merge.slot, self.places(merge));
+            on.events.consolidations += 1;
+        }
         self.job = Job::Idle;
-    }
-
-    fn page_of(&self, slot: usize) -> Slot {
-        let slot = &self.slots.all[slot];
-        Slot { page: slot.page, places: slot.places }
     }
 
     pub(super) fn page_table_line(&self, number: u32) -> (u32, LineWords) {
@@ -204,7 +234,6 @@ impl Shadow {
 
     /// A whole checkpoint, between two steps of other work.
     pub(super) fn checkpoint_now(&mut self, on: &mut Hardware) {
-        debug_assert!(self.job == Job::Idle, "one job at a time");
         self.write_table(on);
         while self.job != Job::Idle {
             self.background_step(on);
@@ -218,10 +247,4 @@ impl Shadow {
         }
         self.clock
     }
-}
-
-/// What a consolidation needs of a slot.
-struct Slot {
-    page: u32,
-    places: [u32; 2],
 }

@@ -44,6 +44,8 @@ struct Batch {
 pub(super) struct Journal {
     first_line: u32,
     lines: u32,
+    /// Odd, and the lines a power of two, so that each position of a round has a line of its own.
+    stride: u32,
     pub epoch: u64,
     pub tail: u64,
     head: u64,
@@ -63,10 +65,11 @@ fn decode([head, committed]: [u64; 2]) -> Entry {
 }
 
 impl Journal {
-    pub fn new(layout: &Layout, lines: u32) -> Journal {
+    pub fn new(layout: &Layout, lines: u32, stride: u32) -> Journal {
         Journal {
             first_line: layout.journal,
             lines,
+            stride,
             epoch: 0,
             tail: 0,
             head: 0,
@@ -75,7 +78,7 @@ impl Journal {
     }
 
     fn line(&self, position: u64) -> u32 {
-        self.first_line + (position % u64::from(self.lines)) as u32
+        self.first_line + (position * u64::from(self.stride) % u64::from(self.lines)) as u32
     }
 
     /// Whether a batch of so many lines fits.
@@ -97,7 +100,13 @@ impl Journal {
     }
 
     /// Writes a batch, for which there is room; returns its position, and when it and all before it are durable.
-    pub fn append(&mut self, on: &mut Hardware, now: Ps, entries: Vec<Entry>) -> (u64, Ps) {
+    pub fn append(
+        &mut self,
+        on: &mut Hardware,
+        now: Ps,
+        class: Class,
+        entries: Vec<Entry>,
+    ) -> (u64, Ps) {
         let position = self.head;
         let vouched = hash(self.epoch ^ position << EPOCH_BITS, encode(&entries));
         let mut words = vec![entries.len() as u64, vouched];
@@ -106,7 +115,7 @@ impl Journal {
         for words in words.chunks(2 * PER_LINE) {
             let line: LineWords = std::array::from_fn(|word| words.get(word).copied().unwrap_or(0));
             let at = self.line(self.head);
-            done = done.max(on.write_uncached(now, at, line, Owner::Batch(position), Class::Log));
+            done = done.max(on.write_uncached(now, at, line, Owner::Batch(position), class));
             self.head += 1;
         }
         self.batches.push_back(Batch { position, done, entries });

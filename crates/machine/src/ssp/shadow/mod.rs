@@ -12,12 +12,13 @@ mod recover;
 mod slots;
 
 use super::bytes::{Bytes, Owner};
+use super::controller::Class;
 use super::engine::{Commit, Engine, Refused};
 use super::hardware::Hardware;
 use super::layout::Layout;
 use super::parameters::{Charged, Fault, PAGE_LINES, Parameters, Ps};
 use super::tlb::{Translation, WriteSet};
-use background::Job;
+use background::{Job, Merge};
 use fall_back::FallBack;
 use journal::Journal;
 use slots::{Record, Slots, State};
@@ -39,6 +40,8 @@ pub(super) struct Shadow {
     phases: Vec<Phase>,
     fall_backs: Vec<FallBack>,
     job: Job,
+    /// Pages in consolidation.
+    together: Vec<Merge>,
     /// The background thread's clock, and when it last got work.
     clock: Ps,
     woken: Ps,
@@ -53,11 +56,12 @@ impl Shadow {
         Shadow {
             layout,
             slots: Slots::new(&layout, parameters.ssp_slice_entries),
-            journal: Journal::new(&layout, parameters.journal_lines),
+            journal: Journal::new(&layout, parameters.journal_lines, parameters.journal_stride),
             write_sets: vec![WriteSet::default(); cores],
             phases: vec![Phase::Open; cores],
             fall_backs: vec![FallBack::default(); cores],
             job: Job::Idle,
+            together: Vec::new(),
             clock: 0,
             woken: 0,
             recovery: recover::Progress::Unread,
@@ -178,8 +182,8 @@ impl Shadow {
 
     /// The open updates become the journal's next batch.
     fn journal_updates(&mut self, on: &mut Hardware, core: usize) -> u64 {
-        // A consolidation needs a line too.
-        while !self.journal.has_room(on.parameters.batch_lines_max() + 1) {
+        let lines = on.parameters.batch_lines_max() + on.parameters.consolidation_lines_max();
+        while !self.journal.has_room(lines) {
             self.woken = self.woken.max(on.cores[core].clock);
             self.finish_job(on);
             self.checkpoint_now(on);
@@ -194,7 +198,7 @@ impl Shadow {
             entries.push((number, Record { places: slot.places, committed: slot.journaled }));
         }
         let now = on.cores[core].clock;
-        let (position, done) = self.journal.append(on, now, entries);
+        let (position, done) = self.journal.append(on, now, Class::Log, entries);
         on.until(core, done);
         on.barrier(core);
         position
