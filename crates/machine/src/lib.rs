@@ -17,6 +17,7 @@ pub mod pages;
 mod random;
 mod recorded;
 pub mod rewrite;
+pub mod ssp;
 pub mod stores;
 pub mod test_bed;
 pub mod timed;

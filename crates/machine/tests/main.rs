@@ -10,5 +10,6 @@ mod recovery;
 mod replayed;
 mod reports;
 mod shrinking;
+mod ssp;
 mod threads;
 mod wrappers;

@@ -41,17 +41,24 @@
 //! measured: several threads, and reads alone.
 
 mod loads;
+mod modelled;
 mod pmdk;
 mod print;
+mod recorded;
 mod run;
+
+pub use modelled::{Designs, HardwareRun, compare};
+pub use recorded::{RecordedWorkload, record};
 
 use loads::{BTreeToggles, Draw, HashToggles, RedBlackToggles, Requests, Swapped, Travel};
 use pmdk::Program;
+use recorded::{Pages, tape};
 use run::run;
 use std::io;
 use std::path::PathBuf;
 use terrace_durable::sections::{EngineKind, Grain, Options, Written};
 use terrace_machine::Counts;
+use terrace_machine::ssp::SectionTape;
 
 #[cfg(doc)]
 use terrace_machine::Counted;
@@ -131,6 +138,7 @@ struct Workload {
     paper_lines: u32,
     draw: Draw,
     run: fn(&Settings, &Workload, Option<&Program>) -> io::Result<Measurement>,
+    record: fn(&Settings, Draw, u64, &mut Pages) -> io::Result<SectionTape>,
 }
 
 macro_rules! workloads {
@@ -140,6 +148,7 @@ macro_rules! workloads {
             paper_lines: $lines,
             draw: Draw::$draw,
             run: run::<$load>,
+            record: tape::<$load>,
         }),*]
     };
 }

@@ -10,9 +10,9 @@ use terrace_memory::instructions;
 /// The line is held.
 const VALID: u32 = 1;
 /// The line was written and memory does not have it.
-pub(super) const DIRTY: u32 = 2;
+pub(crate) const DIRTY: u32 = 2;
 /// No other core holds the line: it may be written without asking.
-pub(super) const OWNED: u32 = 4;
+pub(crate) const OWNED: u32 = 4;
 const FLAGS: u32 = 7;
 /// Above the flags, the tag: the line's number by that of sets.
 const TAG_SHIFT: u32 = 3;
@@ -22,7 +22,7 @@ const HOST_LINE: usize = 64;
 
 /// Which line of a full set is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replacement {
+pub(crate) enum Replacement {
     /// The one longest unused.
     Lru,
     /// The one that a tree of bits points away from: nearly the longest unused, at a bit a way.
@@ -35,7 +35,7 @@ pub(super) enum Replacement {
 
 /// A line that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Victim {
+pub(crate) struct Victim {
     pub line: u64,
     pub flags: u32,
 }
@@ -48,7 +48,7 @@ impl Victim {
 
 /// One cache.
 #[derive(Clone, Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     /// Rows from `first` on, `stride` words each: none of up to 16 ways lies in two lines of the computer that
     /// this runs on.
     entries: Box<[u32]>,

@@ -32,7 +32,7 @@
 //!   writes there is modelled ([`LinkSpec`](preset::LinkSpec)); what it reads comes with the line.
 //! * Transactional memory is absent, as on most of these machines.
 
-mod cache;
+pub(crate) mod cache;
 mod calendar;
 pub mod calibrate;
 mod coherence;

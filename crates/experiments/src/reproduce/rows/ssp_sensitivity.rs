@@ -1,0 +1,161 @@
+//! `ssp-sensitivity`: how the gain of shadow sub-paging depends on the latency of persistent memory and of the SSP
+//! cache (Ni, figures 3.8 and 3.9), and on what a designer could change, on the modelled processor `ssp-sim`.
+
+use super::ssp_speed::{played, recorded, settings};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::sections::{Designs, RecordedWorkload};
+use terrace_machine::ssp::{Consolidation, Design, Durable, Parameters};
+
+pub(super) const ROW: Row = Row {
+    id: "ssp-sensitivity",
+    source: "Ni, figures 3.8 and 3.9",
+    runs_on: "simulated processor (ssp-sim)",
+    must_show: "the gain grows with PMEM's latency; SPS and Hash-Rand suffer most from a slow SSP cache",
+    run,
+};
+
+/// Write latencies, as multiples of DRAM's 50 ns.
+const MULTIPLES: [u64; 5] = [1, 2, 4, 8, 16];
+/// Cycles of a look at the SSP cache.
+const CYCLES: [u64; 5] = [27, 50, 100, 185, 370];
+/// What leaving a bus for CXL adds to an access, ns: half of it each way.
+const CXL_NS: u64 = 85;
+
+type Variation = (&'static str, fn(&mut Parameters));
+
+/// What a designer could change.
+const DESIGNS: [Variation; 6] = [
+    ("as it is", |_| {}),
+    ("256-byte sub-pages", |p| p.sub_page_lines = 4),
+    ("lazy consolidation", |p| p.consolidation = Consolidation::Lazy(16)),
+    ("TLB of 1024", |p| p.tlb_entries = 1024),
+    ("PMEM behind CXL", |p| p.pmem.link_ns = CXL_NS / 2),
+    ("durable in the queue", |p| p.durable = Durable::InQueue(64)),
+];
+
+fn run(run: &Run<'_>) -> Result<Outcome> {
+    let settings = settings(run);
+    let sections = settings.sections / 2;
+    let workloads = recorded(run, &settings, 1)?;
+    let of = |workloads: &[RecordedWorkload], vary: &dyn Fn(&mut Parameters)| {
+        let mut parameters = Parameters::ssp_sim(1);
+        vary(&mut parameters);
+        played(workloads, &parameters, sections)
+    };
+    (run.tell)("latencies of persistent memory");
+    let multiples = MULTIPLES.map(|multiple| of(&workloads, &|p| p.pmem.write_ns = 50 * multiple));
+    let multiples = multiples.into_iter().collect::<Result<Vec<Designs>>>()?;
+    (run.tell)("latencies of the SSP cache");
+    let cycles = CYCLES.map(|cycles| of(&workloads, &|p| p.ssp_cache_cycles = cycles));
+    let cycles = cycles.into_iter().collect::<Result<Vec<Designs>>>()?;
+    (run.tell)("what a designer could change");
+    let designs = DESIGNS.map(|(_, vary)| of(&workloads, &vary));
+    let designs = designs.into_iter().collect::<Result<Vec<Designs>>>()?;
+    let mut outcome = judge(&multiples, &cycles, &designs);
+    outcome.size("sections", sections);
+    outcome.size("keys", settings.keys);
+    Ok(outcome)
+}
+
+fn gains(designs: &Designs) -> Vec<f64> {
+    designs.speed_over(Design::Redo)
+}
+
+/// Of each workload, what a slow SSP cache leaves of its sections a second.
+fn kept(cycles: &[Designs]) -> Vec<f64> {
+    let [fast, .., slow] = cycles else { return Vec::new() };
+    let speeds = |designs: &Designs| designs.each(Design::Redo, |ours, _| ours.sections_per_second);
+    speeds(slow).iter().zip(speeds(fast)).map(|(slow, fast)| slow / fast).collect()
+}
+
+fn judge(multiples: &[Designs], cycles: &[Designs], designs: &[Designs]) -> Outcome {
+    let mut outcome = Outcome::default();
+    let first = &multiples[0];
+    let of = |at: usize, name: &str| multiples[at].of(name, &gains(&multiples[at]));
+    let growing = first
+        .names
+        .iter()
+        .filter(|name| of(MULTIPLES.len() - 1, name) > of(0, name))
+        .count();
+    let kept = kept(cycles);
+    // Places from the one that suffers most, from 1.
+    let place = |name: &str| {
+        let own = first.of(name, &kept);
+        1 + kept[..7].iter().filter(|other| **other < own).count()
+    };
+    let last = of(MULTIPLES.len() - 1, "BTree-Rand");
+    outcome.checks.extend([
+        Check::at_least("workloads whose gain over REDO grows with latency", "all", growing as f64, 9.0),
+        Check::within("BTree, SSP over REDO, PMEM as fast as DRAM", "1.1", of(0, "BTree-Rand"), 0.83, 1.38),
+        Check::within("BTree, SSP over REDO, PMEM 16 times slower", "1.8", last, 1.35, 2.25),
+        Check::at_most("RBTree, SSP over REDO, PMEM as fast as DRAM", "0.92", of(0, "RBTree-Rand"), 1.0),
+        Check::at_most("place of SPS among those whom a slow SSP cache hurts", "1 or 2", place("SPS") as f64, 2.0),
+        Check::at_most(
+            "place of Hash-Rand among those whom a slow SSP cache hurts",
+            "1 or 2",
+            place("Hash-Rand") as f64,
+            2.0,
+        ),
+    ]);
+    outcome.note = note(cycles, designs, &kept);
+    let mut latency =
+        Figure::new("SSP over REDO", "PMEM write latency, multiples of DRAM's", "ratio", FigureKind::Lines)
+            .over(MULTIPLES);
+    let mut cache =
+        Figure::new("SSP over REDO", "SSP cache, cycles", "ratio", FigureKind::Lines).over(CYCLES);
+    for (at, name) in first.names.iter().enumerate().take(7) {
+        latency = latency.with(*name, multiples.iter().map(|designs| gains(designs)[at]));
+        cache = cache.with(*name, cycles.iter().map(|designs| gains(designs)[at]));
+    }
+    let mut design =
+        Figure::new("Means over the micro-benchmarks", "design", "SSP over REDO", FigureKind::Bars)
+            .over(DESIGNS.map(|(name, _)| name));
+    design = design.with("speed", designs.iter().map(|of| Designs::micro(&gains(of))));
+    design = design.with(
+        "lines",
+        designs.iter().map(|of| Designs::micro(&of.lines_over(Design::Redo))),
+    );
+    outcome.figures.extend([latency, cache, design]);
+    outcome
+}
+
+fn note(cycles: &[Designs], designs: &[Designs], kept: &[f64]) -> String {
+    let misses: Vec<String> = cycles[0]
+        .names
+        .iter()
+        .zip(&cycles[0].runs)
+        .zip(kept)
+        .map(|((name, runs), kept)| {
+            let events = runs[3].events;
+            let misses = events.tlb_misses as f64 / events.sections as f64;
+            format!("{name} {kept:.2} ({misses:.1})")
+        })
+        .collect();
+    let [base, ..] = designs else { return String::new() };
+    let own = |of: &Designs| {
+        let speeds = of.runs.iter().zip(&base.runs).map(|(runs, base)| {
+            runs[3].sections_per_second / base[3].sections_per_second
+        });
+        Designs::micro(&speeds.collect::<Vec<f64>>())
+    };
+    let changed: Vec<String> = DESIGNS
+        .iter()
+        .zip(designs)
+        .map(|((name, _), of)| {
+            let (gain, lines) =
+                (Designs::micro(&gains(of)), Designs::micro(&of.lines_over(Design::Redo)));
+            format!("{name} {:.2}, {gain:.2}, {lines:.2}", own(of))
+        })
+        .collect();
+    format!(
+        "One thread, virtual time. Only write latency is scaled. Left of SSP's speed with an SSP cache of {} cycles \
+         instead of {} (TLB misses a section): {}. A section that misses the TLB oftener suffers more: a red-black tree \
+         of this size misses at nearly every level. What a designer could change, not judged (speed over that of \
+         `ssp-sim`, speed over REDO's, lines over REDO's): {}. CXL adds {CXL_NS} ns to an access. A sub-page of 256 bytes \
+         is written whole, as lines of 64: this memory has no unit of 256 bytes that would make up for it.",
+        CYCLES[CYCLES.len() - 1],
+        CYCLES[0],
+        misses.join(", "),
+        changed.join("; ")
+    )
+}
