@@ -1,1 +1,5 @@
 //! The tests of the room `movement`.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+mod cache;
+mod engines;
