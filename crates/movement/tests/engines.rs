@@ -4,10 +4,35 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-use terrace_movement::{Balancer, Buffer, Engine, Error, Fleet, Node, Source, Station, Task};
+use terrace_movement::{
+    Balancer, Buffer, Emulated, EmulatedOptions, Engine, Error, Fleet, Node, Source, Station, Task,
+};
 
 fn engines() -> Vec<Engine> {
-    vec![Engine::cached(), Engine::streaming(), Engine::pool(3, 64).expect("threads")]
+    let base = EmulatedOptions { block_on_fault: false, ..EmulatedOptions::default() };
+    let emulated = [
+        EmulatedOptions::default(),
+        EmulatedOptions { faults_ppm: 700_000, ..base },
+        EmulatedOptions {
+            faults_ppm: 300_000,
+            transfer_bytes: 1 << 20,
+            batch: 2,
+            queue: 1,
+            dedicated: true,
+            ..base
+        },
+        EmulatedOptions {
+            faults_ppm: 100_000,
+            transfer_bytes: 1 << 20,
+            batch: 0,
+            queue: 4,
+            ..base
+        },
+    ];
+    let mut all =
+        vec![Engine::cached(), Engine::streaming(), Engine::pool(3, 64).expect("threads")];
+    all.extend(emulated.map(|options| Emulated::new(options).expect("a thread").engine().clone()));
+    all
 }
 
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -26,7 +51,7 @@ fn run(engine: &Engine, task: Task) -> terrace_movement::Finished {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(50))]
     #[test]
     fn every_engine_copies_fills_moves_compares_and_sums_like_the_processor(
         len in 1usize..900_000, at in 0usize..200, seed in 0u64..1000, pattern: u64,
