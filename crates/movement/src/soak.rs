@@ -74,10 +74,7 @@ impl Soak {
                     scope.spawn(move || self.submit_all(engine, thread, counters))
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or(Ok(())))
-                .collect::<Result<()>>()
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
         });
         all?;
         let [right, wrong, lost, failed, refused] =

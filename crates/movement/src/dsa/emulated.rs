@@ -160,7 +160,7 @@ impl Emulated {
     /// Starts it.
     ///
     /// # Errors
-    /// [`Error::Option`]; [`Error::System`] if there is no thread for it.
+    /// [`Error::Option`](crate::Error::Option); [`Error::System`](crate::Error::System) if there is no thread for it.
     pub fn new(options: EmulatedOptions) -> Result<Emulated> {
         bound("queue", options.queue, 1 << 16, "from 1 to 65536")?;
         bound("transfer_bytes", options.transfer_bytes / 4096, 2 << 18, "from 4096 to 2147483648")?;
