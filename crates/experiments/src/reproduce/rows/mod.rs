@@ -71,4 +71,5 @@ rows! {
     tier_larger,
     tier_open,
     tier_policy,
+    cache_protocol,
 }
