@@ -2,7 +2,7 @@
 //!
 //! Streaming stores send whole lines past the caches: the target is not read first, and the caches keep what they have.
 //! Lines of the source are asked for a kilobyte before they are needed, by a prefetch that evicts as little. Wider
-//! vectors and copies of several pages at a time were measured and were no faster (`examples/copies.rs`).
+//! vectors and copies of several pages at a time were measured and were no faster (`examples/speed.rs`).
 
 use crate::engine::Backend;
 use crate::error::Error;

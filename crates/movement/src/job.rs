@@ -22,8 +22,10 @@ const RUNNING: u32 = 0;
 const DONE: u32 = 1;
 /// Looks at a polled engine before the waiter begins to sleep between them.
 const LOOKS: u32 = 200;
-const NAP: Duration = Duration::from_micros(20);
-const NAP_MOST: Duration = Duration::from_micros(200);
+/// Then it sleeps for a sixteenth of what it has waited: as late as that, at most, it hears of the end.
+const NAP_SHARE: u32 = 16;
+const NAP_LEAST: Duration = Duration::from_micros(20);
+const NAP_MOST: Duration = Duration::from_micros(500);
 
 /// What one engine did of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,7 +263,7 @@ impl Handle {
 
     fn sleep_until(&self, end: Option<Instant>) {
         let is_polled = !self.polled.as_slice().is_empty();
-        let (mut looks, mut nap) = (0, NAP);
+        let (mut looks, mut start) = (0, None);
         while !self.poll() {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -276,13 +278,10 @@ impl Handle {
             if seen == RUNNING {
                 self.job.word.announce(seen);
             } else if seen != DONE {
-                let most = match (left, is_polled) {
-                    (Some(left), true) => Some(left.min(nap)),
-                    (None, true) => Some(nap),
-                    (left, false) => left,
-                };
+                let waited = start.get_or_insert_with(Instant::now).elapsed();
+                let nap = is_polled.then(|| (waited / NAP_SHARE).clamp(NAP_LEAST, NAP_MOST));
+                let most = left.into_iter().chain(nap).min();
                 self.job.word.sleep(seen, most);
-                nap = (nap * 2).min(NAP_MOST);
             }
         }
     }

@@ -15,7 +15,7 @@ fn engines() -> Vec<Engine> {
         EmulatedOptions { faults_ppm: 700_000, ..base },
         EmulatedOptions {
             faults_ppm: 300_000,
-            transfer_bytes: 1 << 20,
+            transfer_bytes: 64 << 10,
             batch: 2,
             queue: 1,
             dedicated: true,
@@ -23,7 +23,7 @@ fn engines() -> Vec<Engine> {
         },
         EmulatedOptions {
             faults_ppm: 100_000,
-            transfer_bytes: 1 << 20,
+            transfer_bytes: 64 << 10,
             batch: 0,
             queue: 4,
             ..base

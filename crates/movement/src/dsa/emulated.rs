@@ -13,7 +13,7 @@ use super::descriptor::{BLOCK_ON_FAULT, Descriptor, FENCE, Opcode};
 use super::queue::{Driver, Limits, Portal};
 use crate::cpu::Stores;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::Ran;
 use crate::mailbox::Mailbox;
 use crate::pool::{bound, join, worker};
@@ -163,7 +163,11 @@ impl Emulated {
     /// [`Error::Option`](crate::Error::Option); [`Error::System`](crate::Error::System) if there is no thread for it.
     pub fn new(options: EmulatedOptions) -> Result<Emulated> {
         bound("queue", options.queue, 1 << 16, "from 1 to 65536")?;
-        bound("transfer_bytes", options.transfer_bytes / 4096, 2 << 18, "from 4096 to 2147483648")?;
+        if !(4096..=2 << 30).contains(&options.transfer_bytes) {
+            let found = options.transfer_bytes as u64;
+            let bounds = "from 4096 to 2147483648";
+            return Err(Error::Option { option: "transfer_bytes", found, bounds });
+        }
         let device = Arc::new(Device {
             options,
             mailbox: Mailbox::new(options.queue),

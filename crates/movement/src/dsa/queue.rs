@@ -92,6 +92,8 @@ struct Flight {
     records: Box<[CompletionRecord]>,
     /// Of a batch.
     list: Box<[Descriptor]>,
+    /// Whether a checksum or a move was divided: its pieces follow one another, each after the end of the one before.
+    is_chained: bool,
     /// Faults since a byte was done.
     stuck: u32,
 }
@@ -110,8 +112,8 @@ impl<P: Portal> Driver<P> {
 
     /// Submits the next steps of a flight; false if the queue is full.
     fn send(&self, flight: &mut Flight) -> bool {
-        let count =
-            if self.limits.batch < 2 { 1 } else { flight.todo.len().min(self.limits.batch) };
+        let is_single = self.limits.batch < 2 || flight.is_chained;
+        let count = if is_single { 1 } else { flight.todo.len().min(self.limits.batch) };
         flight.sent = flight.todo.iter().take(count).copied().collect();
         let records = if count == 1 { 1 } else { count + 1 };
         if flight.records.len() < records {
@@ -175,7 +177,7 @@ impl<P: Portal> Driver<P> {
                 None => Back::Rest(step, place),
             };
             match back {
-                Back::Done => {}
+                Back::Done => flight.chain(),
                 Back::Rest(step, place) => rest.push_back((step, place)),
                 Back::Failed(failure) => {
                     flight.ran.failure.get_or_insert(failure);
@@ -274,19 +276,40 @@ impl<P: Portal> Driver<P> {
     /// A flight of a part; steps are divided to what one descriptor may transfer.
     fn flight(&self, part: Part) -> Flight {
         let most = self.limits.transfer_bytes;
-        let mut todo = VecDeque::new();
+        let (mut todo, mut is_chained) = (VecDeque::new(), false);
         for step in part.steps().as_slice() {
-            let whole = step.verb == Verb::Crc || step.verb == Verb::Move;
-            let pieces = (0..step.bytes).step_by(most).map(|at| (at, most.min(step.bytes - at)));
-            if whole || step.bytes <= most {
-                // Whole ones are small enough (`start`).
-                todo.push_back((*step, 0));
+            let piece = |at: usize| (step.part(at, most.min(step.bytes - at)), at as u64);
+            let pieces = (0..step.bytes.div_ceil(most)).map(|number| piece(number * most));
+            is_chained |= step.bytes > most && matches!(step.verb, Verb::Crc | Verb::Move);
+            // A move to a higher place begins at its end, or it would overwrite bytes that it still needs.
+            if step.verb == Verb::Move && step.target > step.source {
+                todo.extend(pieces.rev());
             } else {
-                todo.extend(pieces.map(|(at, bytes)| (step.part(at, bytes), at as u64)));
+                todo.extend(pieces);
             }
         }
         let (records, list) = (Box::default(), Box::default());
-        Flight { part, ran: Ran::default(), todo, sent: Vec::new(), records, list, stuck: 0 }
+        Flight {
+            part,
+            ran: Ran::default(),
+            todo,
+            sent: Vec::new(),
+            records,
+            list,
+            is_chained,
+            stuck: 0,
+        }
+    }
+}
+
+impl Flight {
+    /// Lets the next piece of a checksum continue the one that has ended.
+    fn chain(&mut self) {
+        if let Some((next, 1..)) = self.todo.front_mut()
+            && next.verb == Verb::Crc
+        {
+            next.value = self.ran.crc.unwrap_or_default().into();
+        }
     }
 }
 
@@ -316,13 +339,6 @@ impl<P: Portal> Backend for Driver<P> {
     }
 
     fn start(&self, part: Part) -> Result<(), (Part, Error)> {
-        let most = self.limits.transfer_bytes;
-        let cannot_divide =
-            |step: &&Step| matches!(step.verb, Verb::Crc | Verb::Move) && step.bytes > most;
-        if let Some(step) = part.steps().as_slice().iter().find(cannot_divide) {
-            let (what, bytes, at) = ("transfer of this queue", step.bytes, 0);
-            return Err((part, Error::OutOfRange { what, at, bytes, len: most }));
-        }
         let mut flights = self.flights.lock();
         let ended =
             if flights.len() >= self.limits.size { self.harvest(&mut flights) } else { Vec::new() };

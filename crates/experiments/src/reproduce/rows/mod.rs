@@ -72,4 +72,7 @@ rows! {
     tier_open,
     tier_policy,
     cache_protocol,
+    cache_semantics,
+    dsa_threads,
+    dsa_submit,
 }
