@@ -91,7 +91,7 @@ unsafe fn avx512_prefetched(to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: by contract; a prefetch of any address is harmless.
     unsafe {
         for at in (0..bytes).step_by(64) {
-            _mm_prefetch::<_MM_HINT_NTA>(from.add(at).wrapping_add(1024).cast());
+            _mm_prefetch::<_MM_HINT_NTA>(from.add(at).wrapping_add(2048).cast());
             _mm512_stream_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
         }
         _mm_sfence();

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::job::Part;
 use crate::mailbox::{Mailbox, NoRoom};
 use crate::task::Step;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -58,7 +59,9 @@ fn serve(name: &Arc<str>, mailbox: &Mailbox<Part>) {
         if step.bytes >= cpu::STREAM_FROM { Stores::Streaming } else { Stores::Cached }
     };
     while let Some(part) = mailbox.next() {
-        cpu::execute(part, name, stores);
+        // The memory of a task whose handle is gone is freed here, by code of the user's: a panic there ends that task,
+        // and not the thread.
+        let _panicked = catch_unwind(AssertUnwindSafe(|| cpu::execute(part, name, stores)));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use terrace_movement::{
-    Buffer, Emulated, EmulatedOptions, Error, Failure, Handle, Soak, Source, Task,
+    Buffer, Emulated, EmulatedOptions, Engine, Error, Failure, Handle, Soak, Source, Task,
 };
 
 fn emulated(options: EmulatedOptions) -> Emulated {
@@ -126,6 +126,43 @@ fn an_engine_that_is_dropped_ends_what_it_has() {
     for handle in handles {
         assert_eq!(handle.wait().target.unwrap().bytes(), vec![3; 1 << 20]);
     }
+}
+
+/// An engine whose queue is full, and what keeps it so.
+fn full() -> (Emulated, Handle, Handle) {
+    let emulated = emulated(EmulatedOptions {
+        queue: 1,
+        bytes_per_second: 4 << 20,
+        ..EmulatedOptions::default()
+    });
+    let running = submit(&emulated, copy(1 << 20, 1));
+    let queued = submit(&emulated, copy(1 << 10, 1));
+    (emulated, running, queued)
+}
+
+#[test]
+fn a_part_that_its_engine_refuses_goes_to_the_next_and_the_report_says_so() {
+    let (busy, ..) = full();
+    let engines = [Engine::streaming(), busy.engine().clone()];
+    let finished = Engine::submit_over(&engines, copy(1 << 20, 5)).unwrap().wait();
+    let report = finished.result.unwrap();
+    assert_eq!((report.bytes, report.shares.len()), (1 << 20, 2));
+    assert!(report.shares.iter().all(|share| &*share.engine == "cpu-streaming"));
+    assert!(finished.target.unwrap().bytes().iter().all(|byte| *byte == 5));
+}
+
+#[test]
+fn a_part_that_every_engine_refuses_is_a_failure_that_says_so() {
+    let ((one, ..), (other, ..)) = (full(), full());
+    let engines = [one.engine().clone(), other.engine().clone()];
+    let finished = Engine::submit_over(&engines, copy(1 << 20, 5)).unwrap().wait();
+    let failure = finished.result.unwrap_err();
+    assert!(
+        matches!(&failure, Failure::Abandoned { why, .. } if why.contains("is full")),
+        "{failure}"
+    );
+    let none = Engine::submit_over(&[], copy(10, 1)).unwrap_err();
+    assert!(matches!(none.error, Error::NoEngine(_)) && none.task.bytes() == 10);
 }
 
 fn soak(threads: u64, tasks: u64) -> Soak {

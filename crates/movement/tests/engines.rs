@@ -153,6 +153,38 @@ fn memory_outlives_a_handle_that_is_dropped_or_forgotten() {
     assert_eq!(freed.load(SeqCst), count / 2, "forgotten handles leak, and dropped ones do not");
 }
 
+/// Panics when it is freed.
+struct Bomb(Vec<u8>);
+
+impl AsMut<[u8]> for Bomb {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn memory_that_panics_when_it_is_freed_leaves_the_pool_working() {
+    let pool = Engine::pool(1, 8).expect("a thread");
+    let copy = |bytes: usize, target| Task::copy(&Source::from(vec![1; bytes]), target, 0).unwrap();
+    // Behind a long task, so that the thread is the last to have the memory.
+    let long = pool.submit(copy(64 << 20, Buffer::new(vec![0; 64 << 20]))).unwrap();
+    drop(pool.submit(copy(100, Buffer::new(Bomb(vec![0; 100])))).unwrap());
+    assert!(long.wait().result.is_ok());
+    let task = Task::copy(&Source::from(vec![1; 100]), Buffer::new(vec![0; 100]), 0).unwrap();
+    let finished = pool
+        .submit(task)
+        .unwrap()
+        .wait_for(Duration::from_secs(20))
+        .expect("a thread that works on");
+    assert_eq!(finished.target.unwrap().bytes(), [1; 100]);
+}
+
 #[test]
 fn a_full_queue_gives_the_task_back_and_copies_nothing() {
     let pool = Engine::pool(1, 2).expect("a thread");

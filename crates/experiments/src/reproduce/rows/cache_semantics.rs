@@ -205,7 +205,9 @@ fn removals(data: usize, counted: &mut Counted) -> Result<()> {
     (counted.held, counted.idle) = (data as u64, data as u64);
     counted.held_gone = data as u64 - left(0..data)?;
     counted.idle_left = left(data..2 * data)?;
-    sources.iter().take(data / 2).for_each(|source| drop(cache.invalidate(source)));
+    for source in sources.iter().take(data / 2) {
+        cache.invalidate(source);
+    }
     cache.clear();
     // Copies of others in the memory that is free now.
     for number in data..2 * data {
