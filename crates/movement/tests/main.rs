@@ -1,1 +1,6 @@
 //! The tests of the room `movement`.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+mod cache;
+mod emulated;
+mod engines;

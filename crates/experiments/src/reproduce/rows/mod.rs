@@ -81,4 +81,8 @@ rows! {
     tier_larger,
     tier_open,
     tier_policy,
+    cache_protocol,
+    cache_semantics,
+    dsa_threads,
+    dsa_submit,
 }
