@@ -112,7 +112,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let sql = Sql::open_with(Arc::clone(&db), memory)?;
     let format = if arguments.json { Format::Json } else { arguments.format.into() };
     let mut session = sql.session();
-    session.on_progress(copied());
+    session.on_progress(shown());
     let mut runner = Runner { session, format, timing: arguments.timing };
     let ran = match &arguments.query {
         Some(query) => runner.run(query),
@@ -127,17 +127,22 @@ pub fn main(arguments: &Arguments) -> Outcome {
     ran.and(closed)
 }
 
-/// Shows how far COPY FROM is.
-fn copied() -> impl FnMut(Progress) + Send {
+/// Shows how far a statement is that takes long.
+fn shown() -> impl FnMut(Progress) + Send {
     let mut bar = None::<ProgressBar>;
-    move |Progress { bytes, total_bytes, .. }| {
-        let shown = bar.get_or_insert_with(|| progress::bar(total_bytes, "copied", true));
-        shown.set_position(bytes);
-        if bytes >= total_bytes
-            && let Some(bar) = bar.take()
-        {
-            bar.finish_and_clear();
+    move |Progress { what, done, total, is_over }| {
+        if is_over {
+            return bar.take().map_or((), |bar| bar.finish_and_clear());
         }
+        let (is_bytes, what) = match what.strip_prefix("bytes ") {
+            Some(what) => (true, what),
+            None => (false, what),
+        };
+        let shown = bar.get_or_insert_with(|| progress::bar(total, what, is_bytes));
+        if total > 0 {
+            shown.set_length(total);
+        }
+        shown.set_position(done);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::facts::of_filters;
 use crate::items;
 use crate::row::Layout;
 use crate::scan::{Scan, Scanned};
-use crate::schema::{Definition, Index, IndexState};
+use crate::schema::{Column, Definition, Index, IndexState};
 use crate::units::Units;
 use crate::view::View;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -163,7 +163,7 @@ impl Catalogue {
         }
         let Some(definition) = self.defined(table)? else { return Ok(None) };
         let index = new(&definition)?;
-        let definition = definition.with_indexes(|definition| {
+        let definition = definition.with(|definition| {
             definition.next_index = index.number + 1;
             definition.indexes.push(index.clone());
         });
@@ -216,11 +216,31 @@ impl Catalogue {
             return Ok(false);
         };
         let mut is_changed = false;
-        let now = now.with_indexes(|now| is_changed = change(&mut now.indexes));
+        let now = now.with(|now| is_changed = change(&mut now.indexes));
         if is_changed {
             self.define(&now)?;
         }
         Ok(is_changed)
+    }
+
+    /// Changes a table's definition; whether there is such a table. Durable as [`Catalogue::add_index`] is.
+    ///
+    /// # Errors
+    /// Those of `change`, which leave it as it is, and of the database.
+    pub fn alter(
+        &self,
+        table: &str,
+        change: impl FnOnce(&mut Definition) -> Result<()>,
+    ) -> Result<bool> {
+        let _changes = CHANGES.lock();
+        let Some(definition) = self.defined(table)? else { return Ok(false) };
+        let (mut changed, before) = (Ok(()), definition.clone());
+        let definition = definition.with(|definition| changed = change(definition));
+        changed?;
+        if definition != before {
+            self.define(&definition)?;
+        }
+        Ok(true)
     }
 
     /// Writes a definition; it is durable when this returns.
@@ -388,12 +408,18 @@ pub(crate) struct Table {
     view: Arc<View>,
     schema: SchemaRef,
     constraints: Constraints,
+    /// What an INSERT puts into columns that it does not name.
+    defaults: HashMap<String, Expr>,
 }
 
 impl Table {
     fn of_rows(definition: Definition, bytes: Vec<u8>, map: Map, view: Arc<View>) -> Table {
         let schema = definition.schema();
         let key = Constraint::PrimaryKey(definition.key.clone());
+        let with_default = definition.columns.iter().filter(|column| column.default.is_some());
+        let default =
+            |column: &Column| Some((column.name.clone(), Expr::Literal(column.default()?, None)));
+        let defaults = with_default.filter_map(default).collect();
         let scanned = Scanned::Rows(Arc::new(Layout::new(definition)));
         Table {
             scanned,
@@ -402,6 +428,7 @@ impl Table {
             view,
             schema,
             constraints: Constraints::new_unverified(vec![key]),
+            defaults,
         }
     }
 
@@ -416,6 +443,7 @@ impl Table {
             view,
             schema,
             constraints,
+            defaults: HashMap::new(),
         }
     }
 
@@ -446,6 +474,10 @@ impl TableProvider for Table {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     async fn scan(

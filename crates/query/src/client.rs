@@ -42,10 +42,23 @@ impl Canceller {
         self.0.told.notify_waiters();
     }
 
+    /// Whether that was done.
+    ///
+    /// ```
+    /// # use terrace_query::Canceller;
+    /// let canceller = Canceller::default();
+    /// assert!(!canceller.is_cancelled());
+    /// canceller.cancel();
+    /// assert!(canceller.is_cancelled());
+    /// ```
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_set.load(Ordering::SeqCst)
+    }
+
     /// # Errors
     /// [`Error::Cancelled`].
     pub(crate) fn check(&self) -> Result<()> {
-        match self.0.is_set.load(Ordering::SeqCst) {
+        match self.is_cancelled() {
             true => Err(Error::Cancelled),
             false => Ok(()),
         }

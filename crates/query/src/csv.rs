@@ -1,37 +1,24 @@
 //! Files of comma-separated values, read as rows of a table.
 
+use crate::constant::bytes_of_digits;
 use crate::error::{Error, Result};
+use crate::file::{BATCH_ROWS, Read, fields_of, rows_of};
 use crate::schema::{Column, ColumnType, Definition};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, Decimal128Builder, RecordBatch, StringViewArray,
-    new_null_array,
 };
 use datafusion::arrow::csv::ReaderBuilder;
 use datafusion::arrow::csv::reader::Format;
-use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, DecimalType, Field, Float32Type, Float64Type, Schema, SchemaRef,
-};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, DecimalType, Field, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::sql::sqlparser::ast::CopyOption;
 use std::fs::File;
 use std::io::Seek;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-/// Rows that are parsed together, and what they may take of the file.
-const BATCH_ROWS: usize = 1024;
+/// What rows that are parsed together may take of the file.
 const BATCH_MOST: u64 = 256 << 20;
-
-/// How much of a file was read.
-#[derive(Clone, Default)]
-pub(crate) struct Read(Arc<AtomicU64>);
-
-impl Read {
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// A file that counts what is read of it, and fails if that is too much for some rows.
 struct Counted {
@@ -50,7 +37,7 @@ impl std::io::Read for Counted {
             )));
         }
         let bytes = self.file.read(to)?;
-        self.read.0.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.read.set(self.read.bytes() + bytes as u64);
         Ok(bytes)
     }
 }
@@ -129,19 +116,11 @@ impl Csv {
             Ok(rows) => rows,
             Err(error) => return drop(to.send(Err(named(error)))),
         };
-        let all = Arc::new(Schema::new(
-            table
-                .columns
-                .iter()
-                .map(|of| Field::new(&of.name, of.kind.arrow(), true))
-                .collect::<Vec<_>>(),
-        ));
         for batch in rows {
-            let batch = batch
-                .map_err(named)
-                .and_then(|batch| of_table(&path, &batch, &fields, &table, &all));
+            let batch =
+                batch.map_err(named).and_then(|batch| of_table(&path, &batch, &fields, &table));
             let is_last = batch.is_err();
-            sent.0.store(read.bytes(), Ordering::Relaxed);
+            sent.set(read.bytes());
             if to.send(batch).is_err() || is_last {
                 return;
             }
@@ -189,54 +168,12 @@ fn format_of(path: &str, options: &[CopyOption]) -> Result<(Format, bool)> {
             other => {
                 return Err(Error::Unsupported {
                     what: format!("COPY FROM with `{other}`"),
-                    instead: "FORMAT csv, HEADER, DELIMITER, QUOTE and ESCAPE are; NULL is an empty field",
+                    instead: "FORMAT csv or parquet, HEADER, DELIMITER, QUOTE and ESCAPE are; NULL is an empty field",
                 });
             }
         };
     }
     Ok((format.with_header(has_header), has_header))
-}
-
-/// The numbers of these columns in the table.
-fn fields_of(
-    path: &str,
-    table: &Definition,
-    names: &[String],
-    is_header: bool,
-) -> Result<Vec<usize>> {
-    let wrong = |why: String| Err(Error::Statement(format!("{path}: {why}")));
-    let mut fields = Vec::with_capacity(names.len());
-    for name in names {
-        let at = table.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name));
-        match at {
-            Some(at) if fields.contains(&at) => {
-                return wrong(format!("column `{name}` is there twice"));
-            }
-            Some(at) => fields.push(at),
-            None => {
-                let columns: Vec<&str> = table.columns.iter().map(|column| &*column.name).collect();
-                let hint = if is_header {
-                    "; if its first line is a row, say WITH (HEADER false)"
-                } else {
-                    ""
-                };
-                return wrong(format!(
-                    "table `{}` has no column `{name}`, it has {}{hint}",
-                    table.name,
-                    columns.join(", ")
-                ));
-            }
-        }
-    }
-    let missing =
-        (0..table.columns.len()).find(|at| !fields.contains(at) && !table.columns[*at].nullable);
-    match missing {
-        Some(at) => {
-            let name = &table.columns[at].name;
-            wrong(format!("column `{name}` may not be NULL, and the file has none of that name"))
-        }
-        None => Ok(fields),
-    }
 }
 
 /// These rows with all columns of the table.
@@ -245,25 +182,14 @@ fn of_table(
     batch: &RecordBatch,
     fields: &[usize],
     table: &Definition,
-    schema: &SchemaRef,
 ) -> Result<RecordBatch> {
-    let column = |(at, of): (usize, &Column)| {
-        let Some(field) = fields.iter().position(|field| *field == at) else {
-            return Ok(new_null_array(&of.kind.arrow(), batch.num_rows()));
-        };
+    let column = |field: usize, of: &Column| -> Result<ArrayRef> {
         let array = batch.column(field);
         match of.kind {
             ColumnType::Bytes => bytes_of(path, of, array),
             ColumnType::Decimal(precision, scale) => {
                 decimals_of(path, &of.name, array, (precision, scale))
             }
-            // Equal numbers are one key: + 0.0 makes 0.0 of -0.0.
-            ColumnType::Real if table.key.contains(&at) => Ok(Arc::new(
-                array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|f| f + 0.0),
-            )),
-            ColumnType::Double if table.key.contains(&at) => Ok(Arc::new(
-                array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|f| f + 0.0),
-            )),
             // An empty field is NULL, and an empty text where there is no NULL.
             ColumnType::Text if !of.nullable && array.null_count() > 0 => {
                 let texts =
@@ -273,9 +199,7 @@ fn of_table(
             _ => Ok(Arc::clone(array)),
         }
     };
-    let columns = table.columns.iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
-    let batch = RecordBatch::try_new(Arc::clone(schema), columns);
-    Ok(batch.map_err(datafusion::common::DataFusionError::from)?)
+    rows_of(table, batch.num_rows(), fields, column)
 }
 
 /// Bytes of hexadecimal digits, as COPY TO writes them.
@@ -291,16 +215,13 @@ fn bytes_of(path: &str, of: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             None => "",
         };
         let digits = text.strip_prefix("\\x").unwrap_or(text);
-        let digit = |sign: char| sign.to_digit(16).map(|digit| digit as u8);
-        let digits = digits.chars().map(digit).collect::<Option<Vec<u8>>>();
-        let (pairs, rest) = digits.as_deref().unwrap_or(&[0]).as_chunks();
-        if !rest.is_empty() {
+        let Some(bytes) = bytes_of_digits(digits) else {
             return Err(Error::Statement(format!(
                 "{path}: `{text}` for column `{}` is not an even number of hexadecimal digits",
                 of.name
             )));
-        }
-        builder.append_value(pairs.iter().map(|[high, low]| high << 4 | low).collect::<Vec<_>>());
+        };
+        builder.append_value(bytes);
     }
     Ok(Arc::new(builder.finish()))
 }

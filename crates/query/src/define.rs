@@ -1,6 +1,7 @@
 //! CREATE TABLE and DROP TABLE.
 
 use crate::catalogue::Catalogue;
+use crate::constant::Constant;
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnType, Definition, TableLayout};
 use crate::session::Answer;
@@ -72,7 +73,7 @@ pub(crate) fn define(
         }
         other => Err(Error::Unsupported {
             what: other.name().to_owned(),
-            instead: "CREATE and DROP of TABLE and INDEX are",
+            instead: "CREATE and DROP of TABLE and INDEX are, and ALTER TABLE",
         }),
     }
 }
@@ -90,9 +91,6 @@ fn create(catalogue: &Catalogue, table: &CreateMemoryTable, layout: TableLayout)
     if table.or_replace || table.temporary {
         return unsupported("CREATE OR REPLACE or TEMPORARY", "DROP TABLE, then CREATE TABLE");
     }
-    if !table.column_defaults.is_empty() {
-        return unsupported("DEFAULT", "give each value in INSERT");
-    }
     let keys: Vec<&Constraint> = table.constraints.iter().collect();
     let [Constraint::PrimaryKey(key)] = &keys[..] else {
         return unsupported(
@@ -100,16 +98,7 @@ fn create(catalogue: &Catalogue, table: &CreateMemoryTable, layout: TableLayout)
             "name the columns that tell rows apart: PRIMARY KEY (a, b)",
         );
     };
-    let column = |(number, field): (usize, &Arc<Field>)| {
-        let nullable = field.is_nullable() && !key.contains(&number);
-        Ok(Column {
-            name: field.name().clone(),
-            kind: ColumnType::of(field.data_type())?,
-            nullable,
-        })
-    };
-    let columns =
-        table.input.schema().fields().iter().enumerate().map(column).collect::<Result<_>>()?;
+    let columns = columns_of(table, key)?;
     let definition = Definition::new(unique(), name.clone(), columns, key.clone(), layout);
     if !definition.has_no_twins() {
         return unsupported(
@@ -121,6 +110,19 @@ fn create(catalogue: &Catalogue, table: &CreateMemoryTable, layout: TableLayout)
         false if !table.if_not_exists => Err(Error::TableExists(name)),
         _ => Ok(Answer::Done("CREATE TABLE")),
     }
+}
+
+/// The columns of a table that is made, with this primary key.
+pub(crate) fn columns_of(table: &CreateMemoryTable, key: &[usize]) -> Result<Vec<Column>> {
+    let column = |(number, field): (usize, &Arc<Field>)| {
+        let (name, kind) = (field.name().clone(), ColumnType::of(field.data_type())?);
+        let nullable = field.is_nullable() && !key.contains(&number);
+        let default = table.column_defaults.iter().find(|(of, _)| *of == name);
+        let default = default.map(|(_, default)| Constant::of(default.clone(), &name, kind));
+        let default = default.transpose()?.flatten();
+        Ok(Column { name, kind, nullable, default, before: None })
+    };
+    table.input.schema().fields().iter().enumerate().map(column).collect()
 }
 
 /// That there is no such table.

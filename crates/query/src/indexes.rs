@@ -10,6 +10,7 @@ use crate::change::Writer;
 use crate::client::Canceller;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
+use crate::progress::{Progress, Told};
 use crate::row::{Layout, ROWS};
 use crate::schema::{Definition, Index, IndexState};
 use crate::session::Answer;
@@ -35,6 +36,7 @@ pub(crate) fn create_index(
     catalogue: &Catalogue,
     statement: &ast::CreateIndex,
     canceller: &Canceller,
+    tell: &mut dyn FnMut(Progress),
 ) -> Result<Answer> {
     let ast::CreateIndex { name, table_name, columns, unique, if_not_exists, .. } = statement;
     let texts: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
@@ -97,7 +99,7 @@ pub(crate) fn create_index(
             None => return Err(no_table(catalogue, &table)),
         }
     };
-    match build(catalogue, &of, &index, canceller) {
+    match build(catalogue, &of, &index, canceller, tell) {
         Ok(()) => Ok(Answer::Done("CREATE INDEX")),
         // Given again, the statement goes on.
         Err(error) if error.may_pass() => Err(error),
@@ -184,15 +186,21 @@ fn build(
     of: &Definition,
     index: &Index,
     canceller: &Canceller,
+    tell: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let map = catalogue.rows(&of.name)?;
     let mut from = Some(Bound::Included(vec![ROWS]));
     let (mut tried, mut together) = (0, TOGETHER);
+    // Each of the other indexes has an entry of each row.
+    let about = map.len() / of.indexes.len().max(1) as u64;
+    let (mut told, mut rows) = (Told::new("rows indexed", about, tell), 0);
     while let Some(begin) = from.clone() {
         canceller.check()?;
         match put_in(catalogue, (of, index), &map, &begin, together) {
-            Ok(next) => {
+            Ok((next, more)) => {
                 (from, tried) = (next, 0);
+                rows += more as u64;
+                told.of(rows);
                 together = (together * 2).min(TOGETHER);
             }
             Err(error) if error.may_pass() && tried < TRIES => {
@@ -211,20 +219,20 @@ fn build(
     }
 }
 
-/// Puts some rows in; where to go on. Nowhere if somebody else, who made it too, was done before.
+/// Puts some rows in; where to go on, and how many they were. Nowhere if somebody else, who made it too, was done before.
 fn put_in(
     catalogue: &Catalogue,
     (of, index): (&Definition, &Index),
     map: &Map,
     from: &Bound<Vec<u8>>,
     together: usize,
-) -> Result<Option<Bound<Vec<u8>>>> {
+) -> Result<(Option<Bound<Vec<u8>>>, usize)> {
     let mut transaction = catalogue.db.begin();
     // Rows that change meanwhile have been put in by who changed them, and are not to be put in as they were.
     transaction.certify_reads();
     let layout = match found(catalogue, &mut transaction, of, index)? {
         Some((now, IndexState::Building, _)) => Arc::new(Layout::new(now)),
-        Some((_, IndexState::Ready, _)) => return Ok(None),
+        Some((_, IndexState::Ready, _)) => return Ok((None, 0)),
         _ => return Err(Error::NoIndex(index.name.clone())),
     };
     let (mut rows, mut bytes, mut last) = (Vec::new(), 0, None);
@@ -245,7 +253,7 @@ fn put_in(
         writer.put_entry(index, &batch, row, key)?;
     }
     transaction.commit().map_err(Error::of_commit)?;
-    Ok(last.map(Bound::Excluded))
+    Ok((last.map(Bound::Excluded), rows.len()))
 }
 
 /// Removes the entries of an index that nobody writes or reads any more, and then its name.

@@ -122,7 +122,7 @@ impl Values {
             let at = places.iter().position(|place| *place == number);
             let value = |row: &Vec<Constant>| match at {
                 Some(at) => row[at].value(column.kind, parameters),
-                None => Constant::Null.value(column.kind, parameters),
+                None => column.default(),
             };
             let values = self.rows.iter().map(value).collect::<Option<Vec<_>>>()?;
             let may_be_null = column.nullable && !table.key.contains(&number);

@@ -6,17 +6,20 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alter;
 mod batches;
 mod bytes;
 mod catalogue;
 mod change;
 mod client;
 mod columns;
+mod constant;
 mod csv;
 mod define;
 mod depth;
 mod error;
 mod facts;
+mod file;
 mod index;
 mod indexes;
 mod insert;
@@ -25,9 +28,11 @@ mod late;
 mod load;
 mod numbers;
 mod output;
+mod parquet;
 mod parse;
 mod point;
 mod prepared;
+mod progress;
 mod row;
 mod rows;
 mod scan;
@@ -41,10 +46,11 @@ mod values;
 mod view;
 
 pub use client::Canceller;
+pub use constant::Constant;
 pub use error::{Error, Result};
-pub use load::Progress;
 pub use output::{Format, cell, write_rows};
 pub use prepared::Prepared;
+pub use progress::Progress;
 pub use rows::Rows;
 pub use schema::{Column, ColumnType, TableLayout};
 pub use session::{Answer, SqlSession};

@@ -1,4 +1,4 @@
-//! COPY FROM: rows of a CSV file into a table.
+//! COPY FROM: rows of a file into a table.
 //!
 //! A thread reads and parses, this one writes: some thousand rows at a time, in the order of their keys, each such part
 //! in a transaction of its own. Parts before one that fails stay, and the error says how many rows these are. Of a
@@ -7,12 +7,14 @@
 
 use crate::catalogue::{Catalogue, settle};
 use crate::change::{Change, Writer};
+use crate::client::Canceller;
 use crate::columns::{
     LOADS, ROW_MOST, SEGMENT_BYTES, SEGMENT_ROWS, is_free, row_bytes, write_segments,
 };
-use crate::csv::Csv;
 use crate::define::{no_table, object_name};
 use crate::error::{Error, Result};
+use crate::file::RowFile;
+use crate::progress::{Progress, Told};
 use crate::row::Layout;
 use crate::view::{View, Within};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -21,7 +23,7 @@ use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::ast::{self, CopySource, CopyTarget};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace::Map;
 
 /// Rows that are brought into the order of their keys together.
@@ -33,22 +35,10 @@ const ROWS_TOGETHER: usize = 1024;
 const AHEAD: usize = 4;
 /// How often a part that others came before is written again.
 const TRIES: u32 = 100;
-const BETWEEN_TELLING: Duration = Duration::from_millis(200);
-
-/// How far a COPY FROM has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Rows that are committed.
-    pub rows: u64,
-    /// Bytes of the file that were read; all of them at the end, however that comes.
-    pub bytes: u64,
-    /// The file's size.
-    pub total_bytes: u64,
-}
 
 /// A file that is copied into a table.
 pub(crate) struct Load {
-    csv: Csv,
+    file: RowFile,
     map: Map,
     layout: Arc<Layout>,
     definition: Vec<u8>,
@@ -83,38 +73,38 @@ impl Load {
             return Err(no_table(catalogue, &name));
         };
         let columns: Vec<String> = columns.iter().map(|column| column.value.clone()).collect();
-        let csv = Csv::open(filename, &of, &columns, options)?;
+        let file = RowFile::open(filename, &of, &columns, options)?;
         let map = catalogue.rows(&name)?;
-        Ok(Load { csv, map, layout: Arc::new(Layout::new(of)), definition })
+        Ok(Load { file, map, layout: Arc::new(Layout::new(of)), definition })
     }
 
     /// Copies all rows; returns how many.
     ///
     /// # Errors
     /// [`Error::Loaded`] with what was wrong, if some rows were copied before.
-    pub fn run(self, catalogue: &Catalogue, tell: &mut dyn FnMut(Progress)) -> Result<u64> {
-        let Load { csv, map, layout, definition } = self;
-        let path = csv.path.clone();
-        let (total_bytes, read) = (csv.bytes, csv.read.clone());
+    pub fn run(
+        self,
+        catalogue: &Catalogue,
+        canceller: &Canceller,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
+        let Load { file, map, layout, definition } = self;
+        let (path, bytes, read) = file.told();
         let (sender, batches) = sync_channel(AHEAD);
+        let mut told = Told::new("bytes copied", bytes, tell);
         let mut writing = Writing { catalogue, map: &map, layout, definition, rows: 0 };
         let written = std::thread::scope(|scope| {
-            scope.spawn(move || csv.send(&sender));
-            let mut told = Instant::now();
-            writing.all(batches, &mut |rows| {
-                if told.elapsed() >= BETWEEN_TELLING {
-                    tell(Progress { rows, bytes: read.bytes(), total_bytes });
-                    told = Instant::now();
-                }
+            scope.spawn(move || file.send(&sender));
+            writing.all(batches, &mut || {
+                told.of(read.bytes());
+                canceller.check()
             })
         });
-        let rows = writing.rows;
-        tell(Progress { rows, bytes: total_bytes, total_bytes });
-        written.map_err(|error| match rows {
+        written.map_err(|error| match writing.rows {
             0 => error,
             rows => Error::Loaded { rows, path, source: Box::new(error) },
         })?;
-        Ok(rows)
+        Ok(writing.rows)
     }
 }
 
@@ -138,7 +128,7 @@ impl Writing<'_> {
     fn all(
         &mut self,
         batches: Receiver<Result<RecordBatch>>,
-        tell: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let (mut held, mut rows, mut bytes) = (Vec::new(), 0, 0);
         for batch in &batches {
@@ -147,16 +137,20 @@ impl Writing<'_> {
             bytes += batch.get_array_memory_size();
             held.push(batch);
             if rows >= SORTED_ROWS || bytes >= SORTED_BYTES {
-                self.sorted(&held, tell)?;
+                self.sorted(&held, each)?;
                 (rows, bytes) = (0, 0);
                 held.clear();
             }
         }
-        self.sorted(&held, tell)
+        self.sorted(&held, each)
     }
 
-    /// Writes these rows in the order of their keys.
-    fn sorted(&mut self, batches: &[RecordBatch], tell: &mut dyn FnMut(u64)) -> Result<()> {
+    /// Writes these rows in the order of their keys; calls `each` when some are committed, and ends if that fails.
+    fn sorted(
+        &mut self,
+        batches: &[RecordBatch],
+        each: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let Some(first) = batches.first() else { return Ok(()) };
         let rows = concat_batches(&first.schema(), batches).map_err(DataFusionError::from)?;
         let count = rows.num_rows();
@@ -194,8 +188,8 @@ impl Writing<'_> {
                 continue;
             }
             self.rows += (end - begin) as u64;
-            tell(self.rows);
             begin = end;
+            each()?;
         }
         Ok(())
     }
@@ -215,12 +209,16 @@ impl Writing<'_> {
                 other => other.map(|_| ()),
             };
             match written {
-                // An index was made or dropped: from here on its entries are written, or no more.
+                // An index was made or dropped: from here on its entries are written, or no more. These rows have the
+                // columns that there were.
                 Err(Error::TableChanged(name)) => {
                     let view = View::new(self.catalogue.db.begin(), false);
                     let found = self.catalogue.definition(&view, &name)?;
                     let same = found.filter(|(now, _)| now.is_of(&self.layout.definition));
                     let (now, definition) = same.ok_or_else(|| Error::dropped(&name))?;
+                    if now.columns != self.layout.definition.columns {
+                        return Err(Error::TableChanged(name));
+                    }
                     (self.layout, self.definition) = (Arc::new(Layout::new(now)), definition);
                     return Ok(false);
                 }

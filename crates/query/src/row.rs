@@ -6,13 +6,14 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | format | 1, the number 1 |
+//! | format: the number 1; with columns that were added, 3 and how many there are in all | 1, or 1 and 2 |
 //! | a bit for each column that is not of the key, set where it is NULL | (columns + 7) / 8 |
 //! | columns of fixed size, little-endian; zeros where NULL | as their types say |
 //! | the end of each text and byte string, counted from the first of them | 4 each |
 //! | texts and byte strings | |
 //!
-//! So a column is found without reading those before it. This is a format on the disk: it never changes.
+//! So a column is found without reading those before it. A row that was written before a column was added has none of
+//! it: it says how many columns it has, and is read as a row of so many. This is a format on the disk: it never changes.
 
 use crate::error::{Error, Result};
 use crate::schema::{ColumnType, Definition};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 /// What the key of a row begins with.
 pub(crate) const ROWS: u8 = 1;
 const FORMAT: u8 = 1;
+const COUNTED: u8 = 3;
 /// What is in the place of a row that was deleted, where a segment has it still.
 pub(crate) const DELETED: &[u8] = &[2];
 
@@ -38,22 +40,36 @@ enum Place {
     Varied { null: usize, number: usize },
 }
 
-/// How a table's rows lie in its map.
+/// How the values of a table's rows lie, of those that have so many columns.
 #[derive(Debug)]
-pub(crate) struct Layout {
-    pub definition: Definition,
+struct Shape {
     places: Vec<Place>,
+    /// What such a value begins with.
+    begin: Vec<u8>,
     /// First byte of the ends, and how many there are.
     ends: usize,
     varied: usize,
 }
 
-impl Layout {
-    pub fn new(definition: Definition) -> Layout {
-        let others = definition.columns.len() - definition.key.len();
-        let (mut at, mut null, mut varied) = (1 + others.div_ceil(8), 0, 0);
-        let mut places = Vec::with_capacity(definition.columns.len());
-        for (number, column) in definition.columns.iter().enumerate() {
+/// How a table's rows lie in its map.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub definition: Definition,
+    /// Of rows with as many columns as the first had, with one more, and so on.
+    shapes: Vec<Shape>,
+}
+
+impl Shape {
+    fn new(definition: &Definition, columns: usize) -> Shape {
+        let mut begin = vec![FORMAT];
+        if columns > definition.first_columns() {
+            begin = vec![COUNTED];
+            begin.extend_from_slice(&(columns as u16).to_le_bytes());
+        }
+        let others = columns - definition.key.len();
+        let (mut at, mut null, mut varied) = (begin.len() + others.div_ceil(8), 0, 0);
+        let mut places = Vec::with_capacity(columns);
+        for (number, column) in definition.columns[..columns].iter().enumerate() {
             if definition.key.contains(&number) {
                 places.push(Place::Key);
                 continue;
@@ -70,7 +86,58 @@ impl Layout {
             });
             null += 1;
         }
-        Layout { definition, places, ends: at, varied }
+        Shape { places, begin, ends: at, varied }
+    }
+
+    /// Whether the NULL with this number is set in a value.
+    fn is_null(&self, value: &[u8], null: usize) -> bool {
+        value[self.begin.len() + null / 8] >> (null % 8) & 1 == 1
+    }
+
+    /// The bytes of a column in a value that is long enough for its ends; none of one that is NULL, nothing if they are
+    /// not within it.
+    fn bytes<'v>(&self, value: &'v [u8], place: Place) -> Option<Option<&'v [u8]>> {
+        let end = |number: usize| {
+            let end =
+                value[self.ends + 4 * number..].first_chunk().expect("invariant: looked at before");
+            u32::from_le_bytes(*end) as usize
+        };
+        let (null, bytes) = match place {
+            Place::Key => return None,
+            Place::Fixed { null, at, bytes } => (null, &value[at..at + bytes]),
+            Place::Varied { null, number } => {
+                let begin = if number == 0 { 0 } else { end(number - 1) };
+                (null, value[self.ends + 4 * self.varied..].get(begin..end(number))?)
+            }
+        };
+        Some((!self.is_null(value, null)).then_some(bytes))
+    }
+}
+
+impl Layout {
+    pub fn new(definition: Definition) -> Layout {
+        let columns = definition.first_columns()..=definition.columns.len();
+        let shapes = columns.map(|columns| Shape::new(&definition, columns)).collect();
+        Layout { definition, shapes }
+    }
+
+    /// Of rows that are written now.
+    fn shape(&self) -> &Shape {
+        self.shapes.last().expect("invariant: there is one for each number of columns")
+    }
+
+    /// The number of the shape that a value has, if it is one, and long enough for it.
+    fn shape_of(&self, value: &[u8]) -> Option<usize> {
+        let number = match value {
+            [FORMAT, ..] => 0,
+            [COUNTED, low, high, ..] => {
+                let columns = usize::from(u16::from_le_bytes([*low, *high]));
+                columns.checked_sub(self.definition.first_columns()).filter(|later| *later > 0)?
+            }
+            _ => return None,
+        };
+        let shape = self.shapes.get(number)?;
+        (value.len() >= shape.ends + 4 * shape.varied).then_some(number)
     }
 
     pub fn wrong(&self, why: &'static str) -> Error {
@@ -115,10 +182,12 @@ impl Layout {
     /// # Errors
     /// [`Error::Null`].
     pub fn value(&self, batch: &RecordBatch, row: usize) -> Result<Vec<u8>> {
-        let mut value = vec![0; self.ends];
-        value[0] = FORMAT;
+        let shape = self.shape();
+        let mut value = vec![0; shape.ends];
+        let nulls = shape.begin.len();
+        value[..nulls].copy_from_slice(&shape.begin);
         let mut varied = Vec::new();
-        for (column, place) in self.places.iter().enumerate() {
+        for (column, place) in shape.places.iter().enumerate() {
             let (array, of) = (batch.column(column), &self.definition.columns[column]);
             let is_null = array.is_null(row);
             if is_null && !of.nullable {
@@ -128,7 +197,7 @@ impl Layout {
                 Place::Key => {}
                 Place::Fixed { null, at, bytes } if !is_null => {
                     write_fixed(array, row, of.kind, &mut value[at..at + bytes]);
-                    debug_assert_eq!(value[1 + null / 8] >> (null % 8) & 1, 0);
+                    debug_assert!(!shape.is_null(&value, null));
                 }
                 Place::Varied { .. } if !is_null => {
                     varied.extend_from_slice(text_or_bytes(array, row, of.kind));
@@ -137,7 +206,7 @@ impl Layout {
                     value.extend_from_slice(&end.to_le_bytes());
                 }
                 Place::Fixed { null, .. } | Place::Varied { null, .. } => {
-                    value[1 + null / 8] |= 1 << (null % 8);
+                    value[nulls + null / 8] |= 1 << (null % 8);
                     if matches!(place, Place::Varied { .. }) {
                         value.extend_from_slice(&(varied.len() as u32).to_le_bytes());
                     }
@@ -182,8 +251,10 @@ pub(crate) struct RowBuilder {
     builders: Vec<Builder>,
     /// The key's columns up to the last one that is wanted, each with its builder if it is.
     parts: Vec<(ColumnType, Option<usize>)>,
-    /// The other columns that are wanted, with their builders.
-    others: Vec<(Place, usize)>,
+    /// Of each shape the other columns that are wanted, with their builders.
+    others: Vec<Vec<(Place, usize)>>,
+    /// Columns that were added and are wanted, with their builders, and what rows that lack them have there.
+    before: Vec<(usize, usize, Option<Vec<u8>>)>,
     pub rows: usize,
     pub bytes: usize,
 }
@@ -199,11 +270,19 @@ impl RowBuilder {
         let needed =
             parts.iter().rposition(|(_, builder)| builder.is_some()).map_or(0, |last| last + 1);
         parts.truncate(needed);
-        let others =
-            columns.iter().enumerate().map(|(builder, column)| (layout.places[*column], builder));
-        let others = others.filter(|(place, _)| !matches!(place, Place::Key)).collect();
+        let others = layout.shapes.iter().map(|shape| {
+            let place =
+                |(builder, column): (usize, &usize)| Some((*shape.places.get(*column)?, builder));
+            let places = columns.iter().enumerate().filter_map(place);
+            places.filter(|(place, _)| !matches!(place, Place::Key)).collect()
+        });
+        let others = others.collect();
+        let later = columns.iter().enumerate().filter(|(_, column)| **column >= of.first_columns());
+        let before =
+            later.map(|(builder, column)| (*column, builder, of.columns[*column].bytes_before()));
+        let before = before.collect();
         let builders = columns.iter().map(builder).collect();
-        RowBuilder { layout, schema, builders, parts, others, rows: 0, bytes: 0 }
+        RowBuilder { layout, schema, builders, parts, others, before, rows: 0, bytes: 0 }
     }
 
     /// Appends a row.
@@ -231,26 +310,19 @@ impl RowBuilder {
     }
 
     fn push_value(&mut self, value: &[u8]) -> Option<()> {
-        let Layout { ends, varied, .. } = *self.layout;
-        if value.first() != Some(&FORMAT) || value.len() < ends + 4 * varied {
-            return None;
+        let number = self.layout.shape_of(value)?;
+        let shape = &self.layout.shapes[number];
+        for (place, builder) in &self.others[number] {
+            match shape.bytes(value, *place)? {
+                Some(bytes) => self.builders[*builder].push(bytes)?,
+                None => self.builders[*builder].push_null(),
+            }
         }
-        let end = |number: usize| {
-            let end = value[ends + 4 * number..].first_chunk().expect("invariant: looked at above");
-            u32::from_le_bytes(*end) as usize
-        };
-        for (place, builder) in &self.others {
-            let (null, bytes) = match *place {
-                Place::Key => continue,
-                Place::Fixed { null, at, bytes } => (null, &value[at..at + bytes]),
-                Place::Varied { null, number } => {
-                    let begin = if number == 0 { 0 } else { end(number - 1) };
-                    (null, value[ends + 4 * varied..].get(begin..end(number))?)
-                }
-            };
-            match value[1 + null / 8] >> (null % 8) & 1 {
-                0 => self.builders[*builder].push(bytes)?,
-                _ => self.builders[*builder].push_null(),
+        for (column, builder, before) in &self.before {
+            match before {
+                _ if *column < shape.places.len() => {}
+                Some(bytes) => self.builders[*builder].push(bytes)?,
+                None => self.builders[*builder].push_null(),
             }
         }
         Some(())

@@ -1,8 +1,11 @@
 //! What a table is: its columns, their types and its primary key, as the catalogue has them.
 
+use crate::constant::{Constant, repeated};
 use crate::error::{Error, Result};
+use crate::values::{text_or_bytes, write_fixed};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::scalar::ScalarValue;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,6 +123,41 @@ pub struct Column {
     pub kind: ColumnType,
     /// Whether it may have NULL.
     pub nullable: bool,
+    /// What an INSERT that does not name it puts there; none: NULL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Constant>,
+    /// What rows have there that were written before it was added; none: NULL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Constant>,
+}
+
+impl Column {
+    /// So many of what rows have there that are older than it.
+    pub(crate) fn before(&self, rows: usize) -> ArrayRef {
+        repeated(self.before.as_ref(), self.kind, rows)
+    }
+
+    /// What an INSERT puts there that does not name it.
+    pub(crate) fn default(&self) -> Option<ScalarValue> {
+        match &self.default {
+            Some(default) => default.value(self.kind),
+            None => ScalarValue::try_new_null(&self.kind.arrow()).ok(),
+        }
+    }
+
+    /// The same as bytes of a row; none for NULL.
+    pub(crate) fn bytes_before(&self) -> Option<Vec<u8>> {
+        self.before.as_ref()?;
+        let array = self.before(1);
+        Some(match self.kind.fixed_bytes() {
+            Some(bytes) => {
+                let mut fixed = vec![0; bytes];
+                write_fixed(&array, 0, self.kind, &mut fixed);
+                fixed
+            }
+            None => text_or_bytes(&array, 0, self.kind).to_vec(),
+        })
+    }
 }
 
 impl Definition {
@@ -159,9 +197,14 @@ impl Definition {
             text("is_nullable", each(&nullable)),
             text("primary_key", each(&key)),
             text("indexes", each(&indexes)),
+            text("default_value", each(&|(_, column)| default_of(column))),
         ];
         RecordBatch::try_from_iter(columns).expect("invariant: as many of each")
     }
+}
+
+fn default_of(column: &Column) -> String {
+    column.default.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// How the rows of a table lie.
@@ -231,6 +274,9 @@ pub struct Definition {
     /// The number of the next index.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_index: u16,
+    /// How many columns the first rows have, if some were added later: then rows say how many they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_columns: Option<usize>,
 }
 
 fn is_zero(number: &u16) -> bool {
@@ -245,24 +291,35 @@ impl Definition {
         key: Vec<usize>,
         layout: TableLayout,
     ) -> Definition {
-        let (indexes, next_index) = (Vec::new(), 0);
-        let mut new = Definition { format: 0, id, name, columns, key, layout, indexes, next_index };
+        let mut new = Definition {
+            format: 0,
+            id,
+            name,
+            columns,
+            key,
+            layout,
+            indexes: Vec::new(),
+            next_index: 0,
+            first_columns: None,
+        };
         new.format = new.needed_format();
         new
     }
 
-    /// The format of such a definition: who knows only the first reads no table of columns, and writes to none that
-    /// has, or had, an index.
+    /// The format of such a definition: who knows only the first reads no table of columns, writes to none that has,
+    /// or had, an index, and neither reads nor writes one with constants, or with columns that were added.
     fn needed_format(&self) -> u32 {
+        let has_constants = self.columns.iter().any(|column| column.default.is_some());
         match self.layout {
+            _ if has_constants || self.first_columns.is_some() => 4,
             TableLayout::Rows if self.next_index > 0 => 3,
             TableLayout::Rows => 1,
             TableLayout::Columns => 2,
         }
     }
 
-    /// The same with other indexes.
-    pub(crate) fn with_indexes(mut self, change: impl FnOnce(&mut Definition)) -> Definition {
+    /// The same with something changed.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Definition)) -> Definition {
         change(&mut self);
         self.format = self.needed_format();
         self
@@ -311,6 +368,22 @@ impl Definition {
         if !found.indexes.iter().all(of_columns) || found.is_columns() && found.next_index > 0 {
             return Err(wrong("one of its indexes is none".into()));
         }
+        let first = found.first_columns();
+        if first > found.columns.len() || found.key.iter().any(|at| *at >= first) {
+            return Err(wrong("its first rows have more columns than there are, or no key".into()));
+        }
+        let is_one = |constant: &Constant, of: &Column| constant.value(of.kind).is_some();
+        let constants = |of: &Column| {
+            let [default, before] =
+                [&of.default, &of.before].map(|one| one.as_ref().is_none_or(|one| is_one(one, of)));
+            default && before
+        };
+        let later = &found.columns[first..];
+        if !found.columns.iter().all(constants)
+            || later.iter().any(|of| !of.nullable && of.before.is_none())
+        {
+            return Err(wrong("a constant of one of its columns is none".into()));
+        }
         Ok(found)
     }
 
@@ -319,6 +392,11 @@ impl Definition {
         let names: BTreeSet<&str> = self.columns.iter().map(|column| &*column.name).collect();
         let key: BTreeSet<usize> = self.key.iter().copied().collect();
         names.len() == self.columns.len() && key.len() == self.key.len()
+    }
+
+    /// How many columns the first rows have.
+    pub(crate) fn first_columns(&self) -> usize {
+        self.first_columns.unwrap_or(self.columns.len())
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {

@@ -5,22 +5,23 @@
 //! read the moment of BEGIN and what the transaction wrote, and nothing is written before COMMIT. If a change fails
 //! within, the transaction can only be rolled back, so that no half of a statement is ever committed.
 
+mod tables;
+
 use crate::catalogue::{Catalogue, Tables};
 use crate::change::change;
 use crate::client::{Begin, Canceller, refuse_files, with_texts};
-use crate::columns::Ended;
-use crate::define::{define, no_table, object_name, take_layout};
+use crate::define::{define, no_table, take_layout};
 use crate::depth::is_deep;
 use crate::error::{Error, Result};
-use crate::indexes::{create_index, drop_index};
 use crate::insert::Values;
-use crate::load::{Load, Progress};
 use crate::numbers;
+use crate::parquet;
 use crate::parse::parse;
 use crate::point::Point;
 use crate::prepared::{Prepared, refuse_here};
+use crate::progress::Progress;
 use crate::rows::Rows;
-use crate::schema::{Definition, TableLayout};
+use crate::schema::TableLayout;
 use crate::threads::{Threads, with_stack};
 use crate::update::OfRow;
 use crate::view::View;
@@ -179,14 +180,14 @@ impl SqlSession {
         }
     }
 
-    /// Has `tell` told of the progress of COPY FROM, several times a second and at its end.
+    /// Has `tell` told of the progress of COPY and CREATE INDEX, several times a second and at the end.
     ///
     /// ```
     /// # use terrace_query::Sql;
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
     /// let mut session = Sql::open(std::sync::Arc::new(db))?.session();
-    /// session.on_progress(|so_far| eprintln!("{} rows", so_far.rows));
+    /// session.on_progress(|so_far| eprintln!("{} {}", so_far.done, so_far.what));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_progress(&mut self, tell: impl FnMut(Progress) + Send + 'static) {
@@ -354,6 +355,30 @@ impl SqlSession {
         values: &[Value],
         is_alone: bool,
     ) -> Result<Answer> {
+        let file = parquet::take_target(&mut statement)?;
+        match (self.planned(statement, values, is_alone)?, file) {
+            (Answer::Rows(rows), Some(path)) => {
+                parquet::write(&path, rows, &mut self.teller()).map(Answer::Rows)
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    /// Tells whoever wants to know of progress.
+    fn teller(&mut self) -> impl FnMut(Progress) {
+        |progress| {
+            if let Some(tell) = &mut self.progress {
+                tell(progress);
+            }
+        }
+    }
+
+    fn planned(
+        &mut self,
+        mut statement: Statement,
+        values: &[Value],
+        is_alone: bool,
+    ) -> Result<Answer> {
         let (mut layout, mut point) = (TableLayout::Rows, None);
         let (mut inserted, mut updated) = (None, None);
         if let Statement::Statement(statement) = &mut statement {
@@ -449,71 +474,6 @@ impl SqlSession {
             },
             _ => return None,
         })
-    }
-
-    /// DESCRIBE of a table; none if it is another statement, or no table was made of what it names.
-    fn described(&self, statement: &ast::Statement) -> Option<Result<Answer>> {
-        let ast::Statement::ExplainTable { table_name, .. } = statement else { return None };
-        let view = match self.transaction.as_ref().map(Open::view) {
-            Some(Ok(view)) => view,
-            Some(Err(ended)) => return Some(Err(ended)),
-            None => self.begin(false, false),
-        };
-        let found =
-            object_name(table_name).and_then(|name| self.catalogue.definition(&view, &name));
-        let rows =
-            |(definition, _): (Definition, _)| Answer::Rows(Rows::of(definition.described()));
-        found.map(|found| found.map(rows)).transpose()
-    }
-
-    /// Statements that commit as they go: COPY FROM, OPTIMIZE TABLE, and those of indexes; none if it is another.
-    fn of_tables(&mut self, statement: &ast::Statement) -> Option<Result<Answer>> {
-        let what = match statement {
-            ast::Statement::Copy { to: false, .. } => "COPY FROM",
-            ast::Statement::OptimizeTable { .. } => "OPTIMIZE TABLE",
-            ast::Statement::CreateIndex(_) => "CREATE INDEX",
-            ast::Statement::Drop { object_type: ast::ObjectType::Index, .. } => "DROP INDEX",
-            _ => return None,
-        };
-        if self.transaction.is_some() {
-            return Some(Err(Error::Unsupported {
-                what: format!("{what} within a transaction"),
-                instead: "COMMIT or ROLLBACK first: it commits as it goes",
-            }));
-        }
-        let catalogue = &self.catalogue;
-        match statement {
-            ast::Statement::CreateIndex(index) => {
-                return Some(create_index(catalogue, index, &self.canceller));
-            }
-            ast::Statement::Drop {
-                object_type: ast::ObjectType::Index, names, if_exists, ..
-            } => {
-                let mut names = names.iter();
-                let done = names.try_for_each(|name| drop_index(catalogue, name, *if_exists));
-                return Some(done.map(|()| Answer::Done("DROP INDEX")));
-            }
-            _ => {}
-        }
-        if let ast::Statement::OptimizeTable { name, .. } = statement {
-            let sealed = object_name(name).and_then(|name| {
-                let ended = catalogue.seal(&name, true)?;
-                match ended.ok_or_else(|| no_table(catalogue, &name))? {
-                    Ended { left: true, .. } => Err(Error::Statement(format!(
-                        "others wrote to table `{name}` all the time: some rows are left as such; OPTIMIZE it again"
-                    ))),
-                    _ => Ok(Answer::Done("OPTIMIZE TABLE")),
-                }
-            });
-            return Some(sealed);
-        }
-        let tell = &mut |progress| {
-            if let Some(tell) = &mut self.progress {
-                tell(progress);
-            }
-        };
-        let loaded = Load::of(catalogue, statement).and_then(|load| load.run(catalogue, tell));
-        Some(loaded.map(Answer::Changed))
     }
 
     fn execute(

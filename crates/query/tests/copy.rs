@@ -2,6 +2,7 @@
 
 use crate::common::{TestSql, asked, refused, run};
 use std::fmt::Write as _;
+use terrace_query::Canceller;
 
 fn file(test: &TestSql, name: &str, text: &str) -> String {
     let path = test.dir.path().join(name);
@@ -29,6 +30,96 @@ fn what_was_copied_to_a_file_comes_back_from_it() {
         let same = format!("SELECT count(*) FROM (SELECT * FROM a EXCEPT SELECT * FROM {table})");
         assert_eq!(asked(&mut session, &same), ["0"]);
         assert_eq!(asked(&mut session, &format!("SELECT count(*) FROM {table}")), ["2"]);
+    }
+}
+
+#[test]
+fn a_parquet_file_has_what_the_table_had() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    let columns = "k INT, n BIGINT, s SMALLINT, b BOOLEAN, r REAL, f DOUBLE, d DECIMAL(12,3), t TEXT, x BYTEA, \
+                   y DATE, z TIMESTAMP, PRIMARY KEY (k, n)";
+    run(&mut session, &format!("CREATE TABLE a ({columns}); CREATE TABLE b ({columns})"));
+    run(&mut session, &format!("CREATE TABLE c ({columns}) WITH (layout = columns)"));
+    run(
+        &mut session,
+        "INSERT INTO a SELECT v, 2 * v, -3, v % 2 = 0, 0.5, 1e300, v / 8.0, 'a ' || v, X'00ff', '2026-11-28', \
+         '2026-11-28T10:00:00.123456789' FROM generate_series(1, 3000) AS of(v); \
+         INSERT INTO a VALUES (-1, 7, NULL, NULL, NULL, NULL, NULL, '', NULL, NULL, NULL)",
+    );
+    let path = test.dir.path().join("a.parquet").display().to_string();
+    assert_eq!(asked(&mut session, &format!("COPY a TO '{path}'")), ["3001"]);
+    for table in ["b", "c"] {
+        run(&mut session, &format!("COPY {table} FROM '{path}'"));
+        let same = format!("SELECT count(*) FROM (SELECT * FROM a EXCEPT SELECT * FROM {table})");
+        assert_eq!(asked(&mut session, &same), ["0"]);
+        assert_eq!(asked(&mut session, &format!("SELECT count(*) FROM {table}")), ["3001"]);
+    }
+    // Some columns, of other types and in another order, by a name that says nothing.
+    let path = test.dir.path().join("some").display().to_string();
+    let rows = "SELECT t AS other, k::BIGINT AS k, 1 AS n FROM a WHERE k < 3";
+    run(&mut session, &format!("COPY ({rows}) TO '{path}' STORED AS PARQUET"));
+    run(&mut session, "CREATE TABLE e (k SMALLINT PRIMARY KEY, t TEXT, n INT, d INT DEFAULT 4)");
+    run(&mut session, &format!("COPY e (t, k, n) FROM '{path}' WITH (FORMAT parquet)"));
+    assert_eq!(
+        asked(&mut session, "SELECT * FROM e ORDER BY k"),
+        ["-1,,1,4", "1,a 1,1,4", "2,a 2,1,4"]
+    );
+}
+
+/// Whatever is in a file: an error that names it, and never a panic that reaches us.
+#[test]
+fn a_parquet_file_that_does_not_fit_or_is_damaged_is_an_error_that_names_it() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k SMALLINT PRIMARY KEY, v TEXT NOT NULL)");
+    let path = test.dir.path().join("a.parquet").display().to_string();
+    for (rows, says) in [
+        ("SELECT 1 AS k, 2 AS w", "no column `w`, it has k, v"),
+        ("SELECT 1 AS k", "column `v` may not be NULL"),
+        ("SELECT 70000 AS k, 'a' AS v", "rows 1 to 1 does not fit column `k`"),
+        ("SELECT 1 AS k, NULL::TEXT AS v", "`v` of table `t` may not be NULL"),
+        ("SELECT 1 AS k, 'a' AS v UNION ALL SELECT 1, 'b'", "primary key (1)"),
+        ("SELECT make_array(1) AS k, 'a' AS v", "no SMALLINT can be made of"),
+    ] {
+        // Some of them need a function that is not there.
+        if session.run(&format!("COPY ({rows}) TO '{path}'")).is_ok() {
+            let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+            assert!(error.contains(says), "{rows}: {error}");
+        }
+    }
+    for (statement, says) in [
+        (format!("COPY t TO '{path}' OPTIONS ('a' 'b')"), "writes one file"),
+        (format!("COPY t FROM '{path}' WITH (HEADER false)"), "leave the option out"),
+        (format!("COPY t (k) FROM '{path}'"), "the statement names 1"),
+        ("COPY t FROM '/none/of/this.parquet'".to_owned(), "/none/of/this.parquet"),
+        ("COPY t TO '/none/of/this.parquet'".to_owned(), "/none/of/this.parquet"),
+    ] {
+        let error = refused(&mut session, &statement);
+        assert!(error.contains(says), "{statement}: {error}");
+    }
+    run(
+        &mut session,
+        &format!(
+            "COPY (SELECT v AS k, 'row ' || v AS v FROM generate_series(1, 2000) AS of(v)) TO '{path}'"
+        ),
+    );
+    let whole = std::fs::read(&path).expect("the file");
+    let copy = format!("COPY t FROM '{path}'");
+    for (step, at) in (0..whole.len()).step_by(whole.len() / 400).enumerate() {
+        let mut damaged = whole.clone();
+        match step % 3 {
+            0 => damaged.truncate(at),
+            1 => damaged[at] ^= 0xff,
+            _ => damaged[at] ^= 1 << (step % 8),
+        }
+        std::fs::write(&path, damaged).expect("written");
+        // Rows that are read of it may be others, two with one key perhaps.
+        if let Err(error) = session.run(&copy) {
+            let error = error.to_string();
+            assert!(error.contains("a.parquet") || error.contains("primary key"), "{at}: {error}");
+        }
+        run(&mut session, "DELETE FROM t");
     }
 }
 
@@ -77,7 +168,7 @@ fn a_file_that_does_not_fit_is_an_error_that_names_it() {
     assert!(error.contains("i.csv"), "{error}");
     assert!(refused(&mut session, "COPY t FROM '/none/of/this.csv'").contains("/none/of/this.csv"));
     assert!(refused(&mut session, "COPY t FROM STDIN").contains("not supported"));
-    assert!(refused(&mut session, "COPY t FROM 'a' WITH (FORMAT parquet)").contains("FORMAT csv"));
+    assert!(refused(&mut session, "COPY t FROM 'a' WITH (FORMAT avro)").contains("csv or parquet"));
     assert!(refused(&mut session, "COPY s FROM 'a'").contains("no table `s`"));
     assert!(refused(&mut session, "BEGIN; COPY t FROM 'a'").contains("within a transaction"));
     run(&mut session, "ROLLBACK");
@@ -155,6 +246,28 @@ fn a_table_that_is_dropped_while_a_file_is_copied_gets_no_more_rows() {
         assert_eq!(asked(&mut session, "SELECT count(*) FROM t"), ["0"], "{layout}");
         assert_eq!(test.db.map("sql.t").expect("its map").len(), 0, "{layout}");
     }
+}
+
+/// What was committed before stays, and the error says how much that is.
+#[test]
+fn a_copy_that_is_cancelled_ends() {
+    let test = TestSql::new();
+    let mut session = test.sql.session();
+    run(&mut session, "CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)");
+    let mut text = String::from("k,v\n");
+    (0..400_000).for_each(|row| writeln!(text, "{row},{}", row % 1000).expect("text"));
+    let path = file(&test, "t.csv", &text);
+    let canceller = Canceller::default();
+    session.cancelled_by(&canceller);
+    session.on_progress(move |progress| {
+        assert_eq!(progress.what, "bytes copied");
+        canceller.cancel();
+    });
+    let error = refused(&mut session, &format!("COPY t FROM '{path}'"));
+    assert!(error.contains("cancelled"), "{error}");
+    session.cancelled_by(&Canceller::default());
+    let count: u64 = asked(&mut session, "SELECT count(*) FROM t")[0].parse().expect("a number");
+    assert!(0 < count && count < 400_000 && error.contains(&count.to_string()), "{count}: {error}");
 }
 
 /// Rows before and behind get their entries.

@@ -1,5 +1,6 @@
 //! SQL on a database, from outside.
 
+mod alter;
 mod columns;
 mod common;
 mod copy;

@@ -151,7 +151,7 @@ fn a_table_that_is_dropped_takes_its_rows_with_it() {
         ),
         ["t"]
     );
-    assert_eq!(asked(&mut session, "DESCRIBE t"), ["a,TEXT,NO,1 of 1,"]);
+    assert_eq!(asked(&mut session, "DESCRIBE t"), ["a,TEXT,NO,1 of 1,,"]);
 }
 
 #[test]

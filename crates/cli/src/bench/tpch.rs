@@ -189,14 +189,16 @@ fn load(arguments: &Arguments, dir: &Path, layout: Layout) -> Result<(SqlSession
     }
     let db = Database::open(&place, MapOptions::default()).map_err(Failure::new)?;
     let mut session = Sql::open_with(Arc::new(db), arguments.query_memory << 20)?.session();
-    let bar = progress::bar(0, &format!("rows copied, {}", layout.name()), false);
-    let (mut rows, start) = (0, Instant::now());
+    let bar = progress::bar(0, &format!("copied, {}", layout.name()), true);
+    let (mut rows, mut bytes, start) = (0, 0, Instant::now());
     for table in TABLES {
         let create = format!("CREATE TABLE {} ({})", table.name, table.columns);
         session.run(&format!("{create} WITH (layout = {})", layout.name()))?;
-        let (told, before) = (bar.clone(), rows);
-        session.on_progress(move |so_far| told.set_position(before + so_far.rows));
-        let file = dir.join(format!("{}.csv", table.name)).display().to_string();
+        let (told, before) = (bar.clone(), bytes);
+        session.on_progress(move |so_far| told.set_position(before + so_far.done));
+        let file = dir.join(format!("{}.csv", table.name));
+        bytes += file.metadata()?.len();
+        let file = file.display().to_string();
         let copy = format!("COPY {} FROM '{}'", table.name, file.replace('\'', "''"));
         if let Some(Answer::Changed(copied)) = session.run(&copy)?.pop() {
             rows += copied;

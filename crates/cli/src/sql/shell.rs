@@ -1,12 +1,15 @@
-//! The shell: a line editor with a history, and commands that begin with a point.
+//! The shell: a line editor with a history, commands that begin with a point, and Ctrl-C, which ends a statement.
 
 use super::{Pending, Runner};
 use crate::output::{Failure, Outcome, print, say};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
 use std::path::PathBuf;
-use terrace_query::Format;
+use std::sync::{Arc, Mutex, PoisonError};
+use terrace_query::{Canceller, Format};
 
 const HELP: &str = "\
 Statements end with `;` and may take several lines. Commands:
@@ -16,6 +19,7 @@ Statements end with `;` and may take several lines. Commands:
   .timing           say how long statements take, or no longer
   .help             print this
   .quit             end the shell (also Ctrl-D)
+Ctrl-C ends the statement that runs; a second one ends the shell with it.
 
   CREATE TABLE stock (item TEXT PRIMARY KEY, pieces INT);
   INSERT INTO stock VALUES ('chair', 7);
@@ -38,6 +42,7 @@ pub(super) fn run(runner: &mut Runner) -> Outcome {
     }
     print("SQL on Terrace; .help for help, Ctrl-D to leave")?;
     let mut pending = Pending::default();
+    let interrupted = Interrupted::listen()?;
     loop {
         let prompt = match (pending.is_empty(), runner.session.in_transaction()) {
             (false, _) => "   ...> ",
@@ -54,6 +59,7 @@ pub(super) fn run(runner: &mut Runner) -> Outcome {
             }
             Ok(line) => {
                 if let Some(statements) = pending.add(&line) {
+                    interrupted.end_statements_of(runner);
                     runner.run(&statements).or_else(told)?;
                 } else if pending.is_empty() {
                     pending = Pending::default();
@@ -74,6 +80,36 @@ pub(super) fn run(runner: &mut Runner) -> Outcome {
         say("the open transaction was rolled back");
     }
     Ok(())
+}
+
+/// What Ctrl-C does while a statement runs. The line editor takes it as a key, so it is heard at no other time.
+#[derive(Clone, Default)]
+struct Interrupted(Arc<Mutex<Canceller>>);
+
+impl Interrupted {
+    fn listen() -> Result<Interrupted, Failure> {
+        let interrupted = Interrupted::default();
+        let mut signals = Signals::new([SIGINT]).map_err(Failure::new)?;
+        let same = interrupted.clone();
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                let canceller = same.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if canceller.is_cancelled() {
+                    // What was committed stays, and the next opening is as after any other end of a process.
+                    std::process::exit(130);
+                }
+                canceller.cancel();
+            }
+        });
+        Ok(interrupted)
+    }
+
+    /// Has it end the statements that come now.
+    fn end_statements_of(&self, runner: &mut Runner) {
+        let canceller = Canceller::default();
+        runner.session.cancelled_by(&canceller);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = canceller;
+    }
 }
 
 /// Says what failed, and goes on.

@@ -35,8 +35,11 @@ pub(crate) fn read_columns(
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; columns.len()];
     source.many(&keys, &mut |number, bytes| {
-        let kind = layout.definition.columns[columns[number]].kind;
-        arrays[number] = bytes.and_then(|bytes| chunk::decode(bytes, kind, segment.rows, None));
+        let of = &layout.definition.columns[columns[number]];
+        arrays[number] = match columns[number] < segment.own_columns {
+            true => bytes.and_then(|bytes| chunk::decode(bytes, of.kind, segment.rows, None)),
+            false => Some(of.before(segment.rows)),
+        };
     })?;
     let arrays = arrays.into_iter().collect::<Option<Vec<_>>>();
     arrays.ok_or_else(|| layout.wrong("a column of a segment is missing, or not one of the table"))

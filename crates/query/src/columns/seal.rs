@@ -128,7 +128,7 @@ fn step(
     }
     if let Some(old) = &old {
         transaction.delete(map, &old.key())?;
-        for column in 0..old.columns.len() {
+        for column in 0..old.own_columns {
             transaction.delete(map, &old.chunk_key(column))?;
         }
     }

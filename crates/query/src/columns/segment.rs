@@ -9,15 +9,16 @@
 //! | of each column: NULLs, bytes | 4, 4 |
 //! | of each column too: length of the least value, and it, and the same of the greatest; or 255 where they are not known | 1, as many, twice |
 //!
+//! A segment that was written before a column was added has nothing of it: it has as many columns as it tells of.
 //! This is a format on the disk: it never changes.
 
 use super::SEGMENT_ROWS;
-use super::chunk::Least;
+use super::chunk::{self, Least};
 use crate::error::Result;
 use crate::row::{Layout, ROWS};
 use crate::span::Span;
 use crate::view::Reads;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 /// What the keys of segments begin with, and those of their columns.
 const SEGMENTS: u8 = 2;
@@ -38,6 +39,8 @@ pub(crate) struct Segment {
     pub first: Vec<u8>,
     pub last: Vec<u8>,
     pub columns: Vec<Summary>,
+    /// Those that it has itself; the others came later, and are the same in each of its rows.
+    pub own_columns: usize,
 }
 
 /// What is known of one of its columns.
@@ -99,7 +102,7 @@ impl Segment {
         bytes.extend_from_slice(&(self.rows as u32).to_le_bytes());
         bytes.extend_from_slice(&(self.last.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.last);
-        for Summary { nulls, bytes: of_chunk, bounds } in &self.columns {
+        for Summary { nulls, bytes: of_chunk, bounds } in &self.columns[..self.own_columns] {
             bytes.extend_from_slice(&nulls.to_le_bytes());
             bytes.extend_from_slice(&of_chunk.to_le_bytes());
             match bounds {
@@ -118,12 +121,27 @@ impl Segment {
     /// # Errors
     /// [`Error::Row`](crate::Error::Row).
     fn decode(layout: &Layout, key: &[u8], bytes: &[u8]) -> Result<Segment> {
-        let columns = layout.definition.columns.len();
-        let decoded = Segment::of(columns, key, bytes);
-        decoded.ok_or_else(|| layout.wrong("the bytes of a segment are not those of one"))
+        let of = &layout.definition;
+        let decoded = Segment::of(of.first_columns()..=of.columns.len(), key, bytes);
+        let mut segment =
+            decoded.ok_or_else(|| layout.wrong("the bytes of a segment are not those of one"))?;
+        for column in &of.columns[segment.own_columns..] {
+            // Nothing of it lies in the map, and all rows have the same.
+            let nulls = if column.before.is_none() { segment.rows as u32 } else { 0 };
+            let (_, bounds) = chunk::encode(&column.before(1), column.kind);
+            segment.columns.push(Summary { nulls, bytes: 0, bounds });
+        }
+        Ok(segment)
     }
 
-    fn of(columns: usize, key: &[u8], mut bytes: &[u8]) -> Option<Segment> {
+    /// What lies of one of its columns, by its number among the table's: what is in the map, or, of a column that came
+    /// later, what would be.
+    pub fn later_chunk(&self, layout: &Layout, column: usize) -> Option<Vec<u8>> {
+        let of = &layout.definition.columns[column];
+        (column >= self.own_columns).then(|| chunk::encode(&of.before(self.rows), of.kind).0)
+    }
+
+    fn of(columns: RangeInclusive<usize>, key: &[u8], mut bytes: &[u8]) -> Option<Segment> {
         let rest = &mut bytes;
         if byte(rest)? != FORMAT {
             return None;
@@ -132,7 +150,7 @@ impl Segment {
         let rows = u32::from_le_bytes(array(rest)?) as usize;
         let last = word(rest)? as usize;
         let last = taken(rest, last)?.to_vec();
-        let summary = |_| {
+        let summary = |rest: &mut &[u8]| {
             let (nulls, bytes, length) = (word(rest)?, word(rest)?, byte(rest)?);
             let bounds = match length {
                 UNKNOWN => None,
@@ -144,11 +162,15 @@ impl Segment {
             };
             Some(Summary { nulls, bytes, bounds })
         };
-        let columns = (0..columns).map(summary).collect::<Option<Vec<_>>>()?;
+        let mut own = Vec::with_capacity(*columns.end());
+        while own.len() < *columns.end() && (own.len() < *columns.start() || !rest.is_empty()) {
+            own.push(summary(rest)?);
+        }
+        let own_columns = own.len();
         let mut first = key.strip_prefix(&[SEGMENTS])?.to_vec();
         first.insert(0, ROWS);
         let is_one = (1..=SEGMENT_ROWS).contains(&rows) && first <= last && bytes.is_empty();
-        is_one.then_some(Segment { number, rows, first, last, columns })
+        is_one.then_some(Segment { number, rows, first, last, columns: own, own_columns })
     }
 }
 
@@ -226,15 +248,17 @@ mod tests {
         let summary = |bounds| Summary { nulls: 3, bytes: 100, bounds };
         let columns = vec![summary(bounds(b"a", b"bc")), summary(None), summary(bounds(b"", b""))];
         let (first, last) = (vec![ROWS, 5], vec![ROWS, 9, 9]);
-        let segment = Segment { number: 7, rows: 20, first, last, columns };
+        let segment = Segment { number: 7, rows: 20, first, last, columns, own_columns: 3 };
         let (key, bytes) = (segment.key(), segment.encode());
-        assert_eq!(Segment::of(3, &key, &bytes).as_ref(), Some(&segment));
-        assert_eq!(Segment::of(2, &key, &bytes), None);
+        assert_eq!(Segment::of(3..=3, &key, &bytes).as_ref(), Some(&segment));
+        assert_eq!(Segment::of(2..=3, &key, &bytes).as_ref(), Some(&segment));
+        assert_eq!(Segment::of(2..=2, &key, &bytes), None);
+        assert_eq!(Segment::of(4..=5, &key, &bytes), None);
         for short in 0..bytes.len() {
-            assert_eq!(Segment::of(3, &key, &bytes[..short]), None);
+            assert_eq!(Segment::of(3..=3, &key, &bytes[..short]), None);
         }
         let mut long = segment.clone();
         long.columns[1].bounds = bounds(&[1; 65], &[2]);
-        assert_eq!(Segment::of(3, &key, &long.encode()), Some(segment));
+        assert_eq!(Segment::of(3..=3, &key, &long.encode()), Some(segment));
     }
 }

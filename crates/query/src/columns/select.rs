@@ -140,8 +140,9 @@ pub(crate) fn read_selected(
         condition.tests.iter().filter(|test| !test.holds_for_all(segment)).collect();
     // Those that are asked for alone, by what is computed of rows, need not be read if there is none of it.
     let read = if condition.rest.is_some() { columns } else { &columns[..wanted] };
-    let all = tests.iter().map(|test| test.column).chain(read.iter().copied());
-    let keys: Vec<Vec<u8>> = all.map(|column| segment.chunk_key(column)).collect();
+    let all: Vec<usize> =
+        tests.iter().map(|test| test.column).chain(read.iter().copied()).collect();
+    let keys: Vec<Vec<u8>> = all.iter().map(|column| segment.chunk_key(*column)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let kind = |column: usize| layout.definition.columns[column].kind;
     let mut holds = vec![1u8; if tests.is_empty() { 0 } else { segment.rows }];
@@ -149,7 +150,8 @@ pub(crate) fn read_selected(
     let (mut selected, mut is_readable) = (None::<Option<Vec<u32>>>, true);
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(read.len());
     source.many(&keys, &mut |number, found| {
-        let Some(found) = found.filter(|_| is_readable) else {
+        let later = segment.later_chunk(layout, all[number]);
+        let Some(found) = later.as_deref().or(found).filter(|_| is_readable) else {
             is_readable = false;
             return;
         };

@@ -53,7 +53,14 @@ fn write_segment(
     number: u64,
 ) -> Result<()> {
     let (first, last) = (layout.key(rows, 0)?, layout.key(rows, rows.num_rows() - 1)?);
-    let mut segment = Segment { number, rows: rows.num_rows(), first, last, columns: Vec::new() };
+    let mut segment = Segment {
+        number,
+        rows: rows.num_rows(),
+        first,
+        last,
+        columns: Vec::new(),
+        own_columns: rows.num_columns(),
+    };
     for (column, array) in rows.columns().iter().enumerate() {
         let of = &layout.definition.columns[column];
         if array.null_count() > 0 && !of.nullable {
