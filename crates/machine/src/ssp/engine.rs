@@ -66,7 +66,10 @@ impl fmt::Display for Refused {
                 )
             }
             Refused::Busy { core } => {
-                write!(f, "core {core} commits or falls back; go on with that until it is acknowledged")
+                write!(
+                    f,
+                    "core {core} commits or falls back; go on with that until it is acknowledged"
+                )
             }
             Refused::NotRecovered => {
                 write!(f, "power has failed; call Processor::recover until it is over")

@@ -23,18 +23,44 @@ const MOST_LINES: u32 = 1 << 24;
 /// A log's mark and an entry, in each of two areas.
 const LEAST_LOG: u32 = 8;
 
-/// The file of the preset `ssp-sim`, with the source of every figure.
-pub const PRESET: &str = include_str!("../../presets/ssp-sim.toml");
-
-/// What the file has beside the figures.
-#[derive(Deserialize)]
+/// The preset `ssp-sim`, as its file has it. It is no [`Preset`](crate::Preset): of a machine with sockets it has
+/// nothing, and of the parts of this processor those have nothing.
+///
+/// ```
+/// use terrace_machine::ssp::PresetFile;
+///
+/// let preset = PresetFile::ssp_sim();
+/// assert_eq!(preset.name, "ssp-sim");
+/// assert!(PresetFile::TEXT.contains(&preset.about));
+/// ```
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "about")]
-    _about: String,
-    processor: Parameters,
+pub struct PresetFile {
+    /// `ssp-sim`.
+    pub name: String,
+    /// What it stands for, one line.
+    pub about: String,
+    /// The figures; cores are not among them.
+    pub processor: Parameters,
+}
+
+impl PresetFile {
+    /// The file, with the source of every figure.
+    pub const TEXT: &str = include_str!("../../presets/ssp-sim.toml");
+
+    /// What the file says.
+    ///
+    /// ```
+    /// let preset = terrace_machine::ssp::PresetFile::ssp_sim();
+    /// assert_eq!((preset.processor.pmem.read_ns, preset.processor.pmem.write_ns), (50, 200));
+    /// ```
+    pub fn ssp_sim() -> &'static PresetFile {
+        static READ: OnceLock<PresetFile> = OnceLock::new();
+        READ.get_or_init(|| {
+            from_toml(PresetFile::TEXT)
+                .expect("invariant: a test reads the file that is compiled in")
+        })
+    }
 }
 
 /// How sections are made failure-atomic.
@@ -245,20 +271,15 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The preset `ssp-sim`, with so many cores: Ni, table 3.1, and what is assumed where it is silent. [`PRESET`] has
-    /// the source of each figure.
+    /// The preset `ssp-sim`, with so many cores: Ni, table 3.1, and what is assumed where it is silent.
+    /// [`PresetFile::TEXT`] has the source of each figure.
     ///
     /// ```
     /// let machine = terrace_machine::ssp::Parameters::ssp_sim(1);
     /// assert_eq!(machine.slots(), 64 + 64 + 64);
     /// ```
     pub fn ssp_sim(cores: usize) -> Parameters {
-        static READ: OnceLock<Parameters> = OnceLock::new();
-        let read = READ.get_or_init(|| {
-            let file: File = from_toml(PRESET).expect("invariant: the preset's file is one");
-            file.processor
-        });
-        Parameters { cores, ..read.clone() }
+        Parameters { cores, ..PresetFile::ssp_sim().processor.clone() }
     }
 
     /// Slots of the SSP cache. The paper has cores x TLB entries and spare ones; the write-set buffer keeps pages that
@@ -277,7 +298,9 @@ impl Parameters {
     pub(super) fn check(&self, pages: u32) -> Result<(), String> {
         let memory_is_whole = |name: &str, memory: MemoryTiming| match memory {
             MemoryTiming { banks: 0, .. } => Err(format!("{name} needs banks")),
-            MemoryTiming { row_bytes: ..64, .. } => Err(format!("{name}: rows of less than a line")),
+            MemoryTiming { row_bytes: ..64, .. } => {
+                Err(format!("{name}: rows of less than a line"))
+            }
             MemoryTiming { run_lines: 0, .. } => Err(format!("{name} needs lines in one bank")),
             _ => Ok(()),
         };
@@ -291,7 +314,10 @@ impl Parameters {
         let places = self.slots() as u64 + u64::from(pages);
         let wrong = [
             (!(1..=8).contains(&self.cores), "a processor has 1 to 8 cores".into()),
-            ([self.l1, self.l2, self.l3].iter().any(is_empty), "a cache needs ways, and as many lines".into()),
+            (
+                [self.l1, self.l2, self.l3].iter().any(is_empty),
+                "a cache needs ways, and as many lines".into(),
+            ),
             (
                 unit == 0 || !PAGE_LINES.is_multiple_of(unit),
                 format!("sub-pages of {unit} lines do not divide a page of {PAGE_LINES}"),
@@ -302,7 +328,10 @@ impl Parameters {
             (self.log_lines < LEAST_LOG, format!("a log has at least {LEAST_LOG} lines")),
             (self.log_lines > MOST_LINES, format!("a log has at most {MOST_LINES} lines")),
             (has > MOST_LINES, format!("the journal has at most {MOST_LINES} lines")),
-            (places > MOST_PAGES, format!("a memory has at most {MOST_PAGES} pages, extra ones included")),
+            (
+                places > MOST_PAGES,
+                format!("a memory has at most {MOST_PAGES} pages, extra ones included"),
+            ),
         ];
         wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(what))
     }

@@ -174,7 +174,16 @@ impl Processor {
             .map(|tape| {
                 let next = tape.start(sections.start);
                 let (section, last) = (sections.start, sections.end);
-                Head { tape, next, end: next, section, last, is_open: false, commits: false, stamp: 0 }
+                Head {
+                    tape,
+                    next,
+                    end: next,
+                    section,
+                    last,
+                    is_open: false,
+                    commits: false,
+                    stamp: 0,
+                }
             })
             .collect();
         let furthest = self.elapsed_ps();

@@ -1,9 +1,7 @@
 //! What a processor refuses, and that it is as it was afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use terrace_machine::ssp::{
-    Consolidation, Design, Parameters, Processor, Refused, SectionTape,
-};
+use terrace_machine::ssp::{Consolidation, Design, Parameters, Processor, Refused, SectionTape};
 
 /// A processor whose first core has begun its commit of a word.
 fn committing(design: Design) -> Processor {

@@ -60,7 +60,7 @@ fn unsourced(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_figure_of_every_preset_has_a_source() {
-    let ssp_sim = [("ssp-sim", crate::ssp::PRESET)];
+    let ssp_sim = [("ssp-sim", crate::ssp::PresetFile::TEXT)];
     let bare: Vec<(&str, &str)> = BUILT_IN
         .iter()
         .chain(&ssp_sim)
