@@ -190,8 +190,8 @@ fn note(cycles: &[Designs], designs: &[Designs], few: &[Designs]) -> String {
         .collect();
     format!(
         "One thread, virtual time. Only write latency is scaled. Left of SSP's speed with an SSP cache of {} cycles \
-         instead of {} (TLB misses a section): {}. A section that misses the TLB oftener suffers more: a red-black tree \
-         of {} keys misses at nearly every level. Of {FEW_KEYS} keys, while array and buckets stay as large: {}. What a \
+         instead of {} (TLB misses a section): {}. A section that misses the TLB oftener suffers more: a red-black \
+         tree of {} keys misses at nearly every level. Of {FEW_KEYS} keys, array and buckets as before: {}. What a \
          designer could change, not judged (speed over that of `ssp-sim`, speed over REDO's, lines over REDO's): {}. \
          CXL adds {CXL_NS} ns to an access. A sub-page of 256 bytes is written whole, as lines of 64: only where a row \
          that is open takes writes sooner can that pay.",

@@ -134,9 +134,9 @@ fn note(designs: &Designs, varied: &[(String, Designs)]) -> String {
         "Lines of 64 bytes, one thread. An undo entry is durable on its own and takes two lines, a redo entry 72 bytes \
          of a coalesced log, a journal record 16 bytes with a mark of 16 for each section: assumed. Pages consolidated \
          for each section: {}. The TLB's 64 entries do not reach the pages of these structures, and a page that leaves \
-         the TLB is written again; the paper does not tell its structures' sizes, and hot keys, which here lie anywhere \
-         among the others, may lie together there. Lines of SSP over UNDO's and REDO's with one thing varied, and of the six in how \
-         many consolidation writes less than data: {}.",
+         the TLB is written again; the paper does not tell its structures' sizes, and hot keys, which here lie \
+         anywhere among the others, may lie together there. Lines of SSP over UNDO's and REDO's with one thing varied, \
+         and of the six in how many consolidation writes less than data: {}.",
         pages.join(", "),
         varied.join("; ")
     )
