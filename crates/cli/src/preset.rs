@@ -11,6 +11,7 @@ use terrace::memory::Profile;
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::model::calibrate::{self, Calibration};
 use terrace_advise::machine::model::preset::Opened;
+use terrace_advise::machine::ssp::PresetFile;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -47,6 +48,11 @@ fn usage(error: impl Display) -> Failure {
 
 /// A preset's name, its file, or a profile to make one of.
 pub fn open(name: &str) -> Result<Opened, Failure> {
+    if is_ssp_sim(name) {
+        return Err(usage(format!(
+            "`{name}` models failure-atomic sections and nothing else: `terrace reproduce run ssp-speed`"
+        )));
+    }
     Preset::open(name).map_err(usage)
 }
 
@@ -57,6 +63,11 @@ pub fn warn(model: &Opened) -> Result<(), Failure> {
     say(found.summary());
     say("single figures: `terrace preset FILE --calibrate`; assumptions: `terrace preset FILE`");
     Ok(())
+}
+
+/// The processor with shadow sub-paging, whose model is another one than that of the other presets.
+fn is_ssp_sim(name: &str) -> bool {
+    name == PresetFile::ssp_sim().name
 }
 
 fn calibration(model: &Opened, beside: Option<&Profile>) -> Result<Calibration, Failure> {
@@ -75,12 +86,12 @@ fn calibration(model: &Opened, beside: Option<&Profile>) -> Result<Calibration, 
 /// Prints names, a preset or its errors.
 pub fn main(arguments: &Arguments) -> Outcome {
     let Some(name) = &arguments.model else { return list(arguments.json) };
+    if is_ssp_sim(name) && !arguments.calibrate {
+        return show(name, PresetFile::TEXT, arguments.json);
+    }
     let model = open(name)?;
     if !arguments.calibrate {
-        return match arguments.json {
-            true => print_json(&json!({ "name": model.preset.name, "text": model.text })),
-            false => print(model.text.trim_end()),
-        };
+        return show(&model.preset.name, &model.text, arguments.json);
     }
     output::warn_if_unoptimised();
     let beside = arguments.profile.as_deref().map(Profile::read).transpose().map_err(usage)?;
@@ -89,6 +100,14 @@ pub fn main(arguments: &Arguments) -> Outcome {
     spinner.finish_and_clear();
     let found = found?;
     if arguments.json { print_json(&as_json(&found)) } else { print(found.to_string().trim_end()) }
+}
+
+fn show(name: &str, text: &str, is_json: bool) -> Outcome {
+    if is_json {
+        print_json(&json!({ "name": name, "text": text }))
+    } else {
+        print(text.trim_end())
+    }
 }
 
 fn as_json(found: &Calibration) -> Value {
@@ -102,20 +121,32 @@ fn as_json(found: &Calibration) -> Value {
 }
 
 fn list(is_json: bool) -> Outcome {
-    let presets: Vec<Preset> =
-        Preset::names().filter_map(|name| Preset::named(name).ok()).collect();
-    let nodes =
-        |preset: &Preset| preset.node.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    struct Listed {
+        name: String,
+        about: String,
+        nodes: Vec<String>,
+    }
+    let presets = Preset::names().filter_map(|name| Preset::named(name).ok()).map(|preset| {
+        let nodes = preset.node.into_iter().map(|node| node.name).collect();
+        Listed { name: preset.name, about: preset.about, nodes }
+    });
+    let ssp_sim = PresetFile::ssp_sim();
+    let ssp_sim = Listed {
+        name: ssp_sim.name.clone(),
+        about: ssp_sim.about.clone(),
+        nodes: ["dram", "pmem"].map(String::from).into(),
+    };
+    let presets: Vec<Listed> = presets.chain([ssp_sim]).collect();
     if is_json {
         let rows = presets.iter().map(
-            |preset| json!({ "name": preset.name, "about": preset.about, "nodes": nodes(preset) }),
+            |preset| json!({ "name": preset.name, "about": preset.about, "nodes": preset.nodes }),
         );
         return print_json(&json!({ "presets": rows.collect::<Vec<_>>() }));
     }
-    let width = |of: &dyn Fn(&Preset) -> usize| presets.iter().map(of).max().unwrap_or(0) + 2;
-    let (name, memories) = (width(&|p| p.name.len()), width(&|p| nodes(p).join(" ").len()));
+    let width = |of: &dyn Fn(&Listed) -> usize| presets.iter().map(of).max().unwrap_or(0) + 2;
+    let (name, memories) = (width(&|p| p.name.len()), width(&|p| p.nodes.join(" ").len()));
     presets.iter().try_for_each(|preset| {
-        let all = nodes(preset).join(" ");
+        let all = preset.nodes.join(" ");
         print(format!("{:name$}{all:memories$}{}", preset.name, preset.about))
     })
 }

@@ -23,6 +23,25 @@ fn presets_are_listed_printed_and_held_against_what_was_published() {
 }
 
 #[test]
+fn the_processor_for_sections_is_listed_and_printed_with_its_sources_and_models_nothing_else() {
+    let (code, listed, _) = run(&["preset"]);
+    assert!(code == 0 && listed.contains("ssp-sim"), "{listed}");
+    let (code, listed, _) = run(&["preset", "--json"]);
+    assert!(code == 0 && listed.contains("\"ssp-sim\""), "{listed}");
+    let (code, text, _) = run(&["preset", "ssp-sim"]);
+    assert!(
+        code == 0 && text.contains("write_ns = 200") && text.contains("Ni, table 3.1"),
+        "{text}"
+    );
+    let (code, text, _) = run(&["preset", "ssp-sim", "--json"]);
+    assert!(code == 0 && text.contains("\"name\": \"ssp-sim\""), "{text}");
+    for command in [&["preset", "ssp-sim", "--calibrate"][..], &["probe", "--model", "ssp-sim"]] {
+        let (code, _, error) = run(command);
+        assert!(code == 2 && error.contains("reproduce run ssp-speed"), "{command:?}: {error}");
+    }
+}
+
+#[test]
 fn an_invalid_machine_is_refused_with_the_valid_choices() {
     let dir = tempfile::tempdir().expect("directory");
     let file = |name: &str, text: &str| {

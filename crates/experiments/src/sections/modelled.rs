@@ -1,6 +1,9 @@
 //! Recorded workloads on the modelled processor: every design, the same sections, virtual time.
 
 use super::recorded::RecordedWorkload;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use terrace_machine::ssp::{
     Design, Events, LinesWritten, Parameters, Processor, Refused, SectionTape,
 };
@@ -21,6 +24,8 @@ pub struct HardwareRun {
     pub written: LinesWritten,
     /// What else happened.
     pub events: Events,
+    /// Processor time that modelling it took on this computer.
+    pub took: Duration,
 }
 
 /// Workloads, each on all designs of [`Design::ALL`].
@@ -63,11 +68,25 @@ impl Designs {
         (micro.iter().map(|figure| figure.ln()).sum::<f64>() / micro.len() as f64).exp()
     }
 
+    /// Loads and stores that one processor of this computer modelled in a second, over all runs.
+    pub fn accesses_per_second(&self) -> f64 {
+        let runs = || self.runs.iter().flatten();
+        let accesses: u64 = runs().map(|run| run.events.accesses).sum();
+        let took: f64 = runs().map(|run| run.took.as_secs_f64()).sum();
+        accesses as f64 / took
+    }
+
     /// The figure of one workload.
     pub fn of(&self, name: &str, figures: &[f64]) -> f64 {
         let at = self.names.iter().position(|of| *of == name);
         at.and_then(|at| figures.get(at)).copied().unwrap_or(f64::NAN)
     }
+}
+
+/// Of this thread, so far.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 fn run(
@@ -81,8 +100,9 @@ fn run(
     let warm = 1 + sections / WARM_UP;
     processor.play(&tapes, 0..warm)?;
     processor.clear_counts();
-    let start = processor.elapsed_ps();
+    let (start, began) = (processor.elapsed_ps(), processor_time());
     processor.play(&tapes, warm..sections + 1)?;
+    let took = processor_time().saturating_sub(began);
     let (events, written) = (processor.events(), processor.written());
     let seconds = (processor.elapsed_ps() - start) as f64 / 1e12;
     Ok(HardwareRun {
@@ -90,6 +110,7 @@ fn run(
         sections_per_second: events.sections as f64 / seconds,
         written,
         events,
+        took,
     })
 }
 
@@ -105,6 +126,7 @@ fn run(
 /// let designs = compare(&recorded, &Parameters::ssp_sim(1), 50)?;
 /// assert!(Designs::micro(&designs.speed_over(Design::Undo)) > 1.0);
 /// assert!(designs.lines_over(Design::None).iter().all(|ratio| *ratio > 1.0));
+/// assert!(designs.accesses_per_second() > 0.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -115,11 +137,32 @@ pub fn compare(
     parameters: &Parameters,
     sections: usize,
 ) -> Result<Designs, Refused> {
-    let mut runs = Vec::with_capacity(workloads.len());
-    for workload in workloads {
-        let [none, undo, redo, ssp] =
-            Design::ALL.map(|design| run(workload, parameters, design, sections));
-        runs.push([none?, undo?, redo?, ssp?]);
-    }
+    let next = AtomicUsize::new(0);
+    let next = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        workloads.get(at).map(|workload| (at, workload))
+    };
+    let work = || {
+        let mut found = Vec::new();
+        while let Some((at, workload)) = next() {
+            let [none, undo, redo, ssp] =
+                Design::ALL.map(|design| run(workload, parameters, design, sections));
+            found.push((at, [none?, undo?, redo?, ssp?]));
+        }
+        Ok(found)
+    };
+    // Each of the processors is alone with its workload: which thread models it changes nothing.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut found = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..threads.min(workloads.len())).map(|_| scope.spawn(work)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Vec<_>, Refused>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>, Refused>>()
+    })?
+    .concat();
+    found.sort_by_key(|(at, _)| *at);
+    let runs = found.into_iter().map(|(_, runs)| runs).collect();
     Ok(Designs { names: workloads.iter().map(|workload| workload.name).collect(), runs })
 }

@@ -138,10 +138,11 @@ impl Controller {
         let link = self.pmem.timing.link_ns * 1000;
         let arrived = self.bus(sent) + link;
         let (bank, row) = self.pmem.place(line);
-        let busy = self.pmem.timing.write_ns * 1000;
+        let MemoryTiming { write_ns, write_hit_ns, .. } = self.pmem.timing;
         let bank = &mut self.pmem.banks[bank];
-        bank.free = bank.free.max(arrived) + busy;
-        bank.row = Some(row);
+        let is_open = bank.row.replace(row) == Some(row);
+        let takes_ns = write_hit_ns.filter(|_| is_open).unwrap_or(write_ns);
+        bank.free = bank.free.max(arrived) + takes_ns * 1000;
         let in_cells = bank.free;
         match self.durable {
             // The answer has to come back.

@@ -32,6 +32,13 @@ pub enum Refused {
         /// The core.
         core: usize,
     },
+    /// The core commits, or falls back with other stores, and goes on with that until it is acknowledged.
+    Busy {
+        /// The core.
+        core: usize,
+    },
+    /// Power has failed, and recovery is not over.
+    NotRecovered,
 }
 
 impl fmt::Display for Refused {
@@ -57,6 +64,15 @@ impl fmt::Display for Refused {
                     f,
                     "core {core} must be in a section for this, or must not; see Processor::begin"
                 )
+            }
+            Refused::Busy { core } => {
+                write!(
+                    f,
+                    "core {core} commits or falls back; go on with that until it is acknowledged"
+                )
+            }
+            Refused::NotRecovered => {
+                write!(f, "power has failed; call Processor::recover until it is over")
             }
         }
     }

@@ -11,7 +11,7 @@
 //! # What it is good for, and not
 //!
 //! It tells orderings and shapes: which design writes less, which waits longer, and for what. Its figures are those of
-//! table 3.1, and where that is silent assumed ([`Parameters::ssp_sim`]). A core has no pipeline: loads wait one after
+//! table 3.1, and where that is silent assumed ([`PresetFile`]). A core has no pipeline: loads wait one after
 //! the other, instructions cost what they are assumed to. Locks are not modelled: a run's cores work on memory of their
 //! own.
 
@@ -32,7 +32,7 @@ pub use controller::LinesWritten;
 pub use engine::Refused;
 pub use hardware::Events;
 pub use parameters::{
-    CacheSize, Charged, Consolidation, Design, Durable, Fault, MemoryTiming, Parameters,
+    CacheSize, Charged, Consolidation, Design, Durable, Fault, MemoryTiming, Parameters, PresetFile,
 };
 pub use processor::Processor;
 pub use tape::SectionTape;

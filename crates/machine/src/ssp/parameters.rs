@@ -1,7 +1,12 @@
-//! The processor's figures: given by Ni, table 3.1 and sections 3.2 and 3.3, or assumed and so marked.
+//! The processor's figures: given by Ni, table 3.1 and sections 3.2 and 3.3, or assumed and so marked, in the preset's
+//! file.
 //!
 //! No figure was fitted to a result. What the paper leaves open and a result could depend on is a field here, so that
 //! an experiment can vary it.
+
+use crate::model::preset::from_toml;
+use serde::Deserialize;
+use std::sync::OnceLock;
 
 /// Picoseconds of virtual time.
 pub(super) type Ps = u64;
@@ -10,6 +15,53 @@ pub(super) type Ps = u64;
 pub(super) const PAGE_LINES: u32 = 64;
 /// Words of a line.
 pub(super) const LINE_WORDS: usize = 8;
+
+/// What the journal's records, and numbers of lines, have room for.
+const MOST_SLOTS: usize = u16::MAX as usize - 1;
+const MOST_PAGES: u64 = (1 << 24) - 1;
+const MOST_LINES: u32 = 1 << 24;
+/// A log's mark and an entry, in each of two areas.
+const LEAST_LOG: u32 = 8;
+
+/// The preset `ssp-sim`, as its file has it. It is no [`Preset`](crate::Preset): of a machine with sockets it has
+/// nothing, and of the parts of this processor those have nothing.
+///
+/// ```
+/// use terrace_machine::ssp::PresetFile;
+///
+/// let preset = PresetFile::ssp_sim();
+/// assert_eq!(preset.name, "ssp-sim");
+/// assert!(PresetFile::TEXT.contains(&preset.about));
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PresetFile {
+    /// `ssp-sim`.
+    pub name: String,
+    /// What it stands for, one line.
+    pub about: String,
+    /// The figures; cores are not among them.
+    pub processor: Parameters,
+}
+
+impl PresetFile {
+    /// The file, with the source of every figure.
+    pub const TEXT: &str = include_str!("../../presets/ssp-sim.toml");
+
+    /// What the file says.
+    ///
+    /// ```
+    /// let preset = terrace_machine::ssp::PresetFile::ssp_sim();
+    /// assert_eq!((preset.processor.pmem.read_ns, preset.processor.pmem.write_ns), (50, 200));
+    /// ```
+    pub fn ssp_sim() -> &'static PresetFile {
+        static READ: OnceLock<PresetFile> = OnceLock::new();
+        READ.get_or_init(|| {
+            from_toml(PresetFile::TEXT)
+                .expect("invariant: a test reads the file that is compiled in")
+        })
+    }
+}
 
 /// How sections are made failure-atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +93,8 @@ impl Design {
 }
 
 /// A cache: its size, and the cycles from a load to its use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CacheSize {
     /// Lines that it holds.
     pub lines: u64,
@@ -52,7 +105,8 @@ pub struct CacheSize {
 }
 
 /// A memory behind the bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MemoryTiming {
     /// Banks that work side by side.
     pub banks: u32,
@@ -64,6 +118,8 @@ pub struct MemoryTiming {
     pub row_hit_ns: u64,
     /// Nanoseconds for which a write occupies its bank.
     pub write_ns: u64,
+    /// The same for a write to the open row, if that is another figure.
+    pub write_hit_ns: Option<u64>,
     /// Consecutive lines that lie in one bank.
     pub run_lines: u32,
     /// Nanoseconds of a link between bus and memory, in each direction: 0 on the bus, more behind CXL.
@@ -71,7 +127,8 @@ pub struct MemoryTiming {
 }
 
 /// When a write to persistent memory is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Durable {
     /// When the cells have it, as in the paper's simulator.
     InCells,
@@ -80,7 +137,8 @@ pub enum Durable {
 }
 
 /// When inactive pages are consolidated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Consolidation {
     /// At once, in the background.
     Eager,
@@ -89,7 +147,8 @@ pub enum Consolidation {
 }
 
 /// How the time of extended TLB misses and flips enters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Charged {
     /// Each event delays the core when it happens.
     ByEvent,
@@ -143,9 +202,11 @@ pub enum Fault {
 /// slower.pmem.write_ns *= 2;
 /// assert_eq!((slower.cores, slower.pmem.write_ns), (4, 400));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// Cores.
+    /// Cores. Not of the preset's file.
+    #[serde(skip)]
     pub cores: usize,
     /// Picoseconds of a cycle.
     pub cycle_ps: u64,
@@ -204,83 +265,21 @@ pub struct Parameters {
     pub redo_waits: bool,
     /// Lines of a core's log, for undo, redo and the fall-back.
     pub log_lines: u32,
-    /// The step that is left out.
+    /// The step that is left out. Not of the preset's file.
+    #[serde(skip)]
     pub left_out: Option<Fault>,
 }
 
 impl Parameters {
-    /// The preset `ssp-sim`: Ni, table 3.1, with so many cores.
-    ///
-    /// | figure | value | source |
-    /// |---|---|---|
-    /// | core | 3.7 GHz | table 3.1 |
-    /// | L1D, L2, L3 | 32 KiB 8-way 4 cycles, 256 KiB 8-way 6 cycles, 12 MiB 16-way 27 cycles | table 3.1 |
-    /// | DTLB | 64 entries | table 3.1; fully associative, LRU: assumed |
-    /// | write-set buffer | 64 entries | section 3.2.4 |
-    /// | DRAM | 64 banks, rows of 1 KiB, 50 ns | table 3.1 |
-    /// | PMEM | 32 banks, rows of 2 KiB, read 50 ns, write 200 ns | table 3.1 |
-    /// | open row | 15 ns a read; a write always takes its 200 ns | assumed: the column access of DDR3-1333 |
-    /// | bus | 6 ns a line | assumed: DDR3-1333, one channel |
-    /// | lines over banks | those of a row are consecutive | assumed: what DRAMSim2 recommends for open rows (scheme 6) |
-    /// | durable | in the cells | assumed: "until the log entry reaches persistent memory" (section 3.3.1) |
-    /// | page walk | 27 cycles | assumed: page tables in the last-level cache |
-    /// | instructions | 6 cycles an access, 200 a section | assumed: 12 and 400 instructions, two a cycle |
-    /// | loads | one after the other | assumed: links are followed |
-    /// | SSP cache | 27 cycles in its slice, 185 in DRAM, slice of 1024 entries | section 3.3.1 |
-    /// | flip | 27 cycles, waited for at the section's end | assumed: a message through the last-level cache |
-    /// | spare slots | 64 | assumed; the paper's O has no figure |
-    /// | journal | 1024 lines, one after the other | assumed |
-    /// | consolidation | at once, up to 16 queued pages together, on a thread of its own | "eager": section 3.1.4; the rest assumed |
-    /// | redo buffer | 16 lines | assumed; the paper's is tuned |
-    /// | redo's next section | waits for the last one's lines | assumed, after DHTM |
+    /// The preset `ssp-sim`, with so many cores: Ni, table 3.1, and what is assumed where it is silent.
+    /// [`PresetFile::TEXT`] has the source of each figure.
     ///
     /// ```
     /// let machine = terrace_machine::ssp::Parameters::ssp_sim(1);
     /// assert_eq!(machine.slots(), 64 + 64 + 64);
     /// ```
     pub fn ssp_sim(cores: usize) -> Parameters {
-        let memory = |banks, row_bytes, write_ns| MemoryTiming {
-            banks,
-            row_bytes,
-            read_ns: 50,
-            row_hit_ns: 15,
-            write_ns,
-            run_lines: row_bytes / 64,
-            link_ns: 0,
-        };
-        let kib = |kib: u64| kib * 1024 / 64;
-        Parameters {
-            cores,
-            cycle_ps: 270,
-            l1: CacheSize { lines: kib(32), ways: 8, cycles: 4 },
-            l2: CacheSize { lines: kib(256), ways: 8, cycles: 6 },
-            l3: CacheSize { lines: kib(12 * 1024), ways: 16, cycles: 27 },
-            tlb_entries: 64,
-            write_set_entries: 64,
-            dram: memory(64, 1024, 50),
-            pmem: memory(32, 2048, 200),
-            burst_ps: 6_000,
-            durable: Durable::InCells,
-            walk_cycles: 27,
-            access_cycles: 6,
-            section_cycles: 200,
-            store_cycles: 1,
-            ssp_cache_cycles: 27,
-            ssp_slice_entries: 1024,
-            ssp_dram_cycles: 185,
-            flip_cycles: 27,
-            spare_slots: 64,
-            journal_lines: 1024,
-            journal_stride: 1,
-            sub_page_lines: 1,
-            consolidation: Consolidation::Eager,
-            consolidated_together: 16,
-            charged: Charged::ByEvent,
-            redo_buffer_lines: 16,
-            redo_waits: true,
-            log_lines: 1024,
-            left_out: None,
-        }
+        Parameters { cores, ..PresetFile::ssp_sim().processor.clone() }
     }
 
     /// Slots of the SSP cache. The paper has cores x TLB entries and spare ones; the write-set buffer keeps pages that
@@ -291,7 +290,50 @@ impl Parameters {
     /// assert_eq!(machine.slots(), 4 * (64 + 64) + 64);
     /// ```
     pub fn slots(&self) -> usize {
-        self.cores * (self.tlb_entries + self.write_set_entries) + self.spare_slots.max(1)
+        let of_core = self.tlb_entries.saturating_add(self.write_set_entries);
+        self.cores.saturating_mul(of_core).saturating_add(self.spare_slots.max(1))
+    }
+
+    /// Whether a processor can be made of them: what contradicts itself, or is more than the model has numbers for.
+    pub(super) fn check(&self, pages: u32) -> Result<(), String> {
+        let memory_is_whole = |name: &str, memory: MemoryTiming| match memory {
+            MemoryTiming { banks: 0, .. } => Err(format!("{name} needs banks")),
+            MemoryTiming { row_bytes: ..64, .. } => {
+                Err(format!("{name}: rows of less than a line"))
+            }
+            MemoryTiming { run_lines: 0, .. } => Err(format!("{name} needs lines in one bank")),
+            _ => Ok(()),
+        };
+        memory_is_whole("DRAM", self.dram)?;
+        memory_is_whole("PMEM", self.pmem)?;
+        let is_empty = |cache: &CacheSize| cache.ways == 0 || cache.lines < cache.ways as u64;
+        let (unit, has, stride) = (self.sub_page_lines, self.journal_lines, self.journal_stride);
+        let each = self.batch_lines_max().saturating_add(self.consolidation_lines_max());
+        let needs = (self.cores as u32).saturating_add(2).saturating_mul(each);
+        let is_reached = stride == 1 || (has.is_power_of_two() && !stride.is_multiple_of(2));
+        let places = self.slots() as u64 + u64::from(pages);
+        let wrong = [
+            (!(1..=8).contains(&self.cores), "a processor has 1 to 8 cores".into()),
+            (
+                [self.l1, self.l2, self.l3].iter().any(is_empty),
+                "a cache needs ways, and as many lines".into(),
+            ),
+            (
+                unit == 0 || !PAGE_LINES.is_multiple_of(unit),
+                format!("sub-pages of {unit} lines do not divide a page of {PAGE_LINES}"),
+            ),
+            (has < needs, format!("the journal needs {needs} lines")),
+            (!is_reached, format!("a stride over {has} lines must reach all of them")),
+            (self.slots() > MOST_SLOTS, format!("a processor has at most {MOST_SLOTS} slots")),
+            (self.log_lines < LEAST_LOG, format!("a log has at least {LEAST_LOG} lines")),
+            (self.log_lines > MOST_LINES, format!("a log has at most {MOST_LINES} lines")),
+            (has > MOST_LINES, format!("the journal has at most {MOST_LINES} lines")),
+            (
+                places > MOST_PAGES,
+                format!("a memory has at most {MOST_PAGES} pages, extra ones included"),
+            ),
+        ];
+        wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(what))
     }
 
     pub(super) fn has(&self, step: Fault) -> bool {
@@ -304,11 +346,11 @@ impl Parameters {
 
     /// Lines of the journal that a section of the most pages takes.
     pub(super) fn batch_lines_max(&self) -> u32 {
-        (self.write_set_entries as u32 + 1).div_ceil(4)
+        (self.write_set_entries as u32).saturating_add(1).div_ceil(4)
     }
 
     /// Lines of the journal that the most pages take that are consolidated together.
     pub(super) fn consolidation_lines_max(&self) -> u32 {
-        (self.consolidated_together as u32 + 1).div_ceil(4)
+        (self.consolidated_together as u32).saturating_add(1).div_ceil(4)
     }
 }

@@ -35,7 +35,19 @@ pub struct Processor {
     pub(super) engine: Box<dyn Engine>,
     design: Design,
     layout: Layout,
-    open: Vec<bool>,
+    doing: Vec<Doing>,
+    /// Power has failed and recovery is not over.
+    is_down: bool,
+}
+
+/// What a core is in the midst of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Nothing,
+    Section,
+    Commit,
+    /// With these stores.
+    FallBack(Vec<(u64, u64)>),
 }
 
 fn engine(parameters: &Parameters, design: Design, layout: Layout) -> Box<dyn Engine> {
@@ -54,32 +66,33 @@ impl Processor {
     /// A processor of a design with so many pages of persistent memory for the program, all zero.
     ///
     /// # Panics
-    /// If the parameters contradict each other: no core, or more than eight; sub-pages that do not divide a page; a
-    /// journal too short for a section of each core, or a stride that does not reach all of it.
+    /// If the parameters contradict each other, or are more than this model has numbers for; it says which.
     pub fn new(parameters: &Parameters, design: Design, pages: u32) -> Processor {
-        let each = parameters.batch_lines_max() + parameters.consolidation_lines_max();
-        let needs = (parameters.cores as u32 + 2) * each;
-        assert!((1..=8).contains(&parameters.cores), "a processor has 1 to 8 cores");
-        assert!(
-            parameters.sub_page_lines > 0 && PAGE_LINES.is_multiple_of(parameters.sub_page_lines),
-            "sub-pages of {} lines do not divide a page of {PAGE_LINES}",
-            parameters.sub_page_lines
-        );
-        let has = parameters.journal_lines;
-        assert!(has >= needs, "the journal needs {needs} lines");
-        let is_whole = parameters.journal_stride == 1
-            || (has.is_power_of_two() && !parameters.journal_stride.is_multiple_of(2));
-        assert!(is_whole, "a stride over {has} lines must reach all of them");
+        if let Err(what) = parameters.check(pages) {
+            panic!("{what}");
+        }
         let layout = Layout::new(parameters, pages);
         let mut on = Hardware::new(parameters, layout.end, pages);
         Shadow::new(layout, parameters).format(&mut on.bytes);
         let engine = engine(parameters, design, layout);
-        Processor { on, engine, design, layout, open: vec![false; parameters.cores] }
+        let doing = vec![Doing::Nothing; parameters.cores];
+        Processor { on, engine, design, layout, doing, is_down: false }
     }
 
-    fn check(&self, core: usize, is_open: bool) -> Result<(), Refused> {
-        match self.open.get(core) {
-            Some(open) if *open == is_open => Ok(()),
+    /// Pages of the program.
+    pub(super) fn pages(&self) -> u32 {
+        self.layout.pages
+    }
+
+    /// Whether the core may do something in a section, or begin one.
+    pub(super) fn check(&self, core: usize, in_section: bool) -> Result<(), Refused> {
+        if self.is_down {
+            return Err(Refused::NotRecovered);
+        }
+        match self.doing.get(core) {
+            Some(Doing::Section) if in_section => Ok(()),
+            Some(Doing::Nothing) if !in_section => Ok(()),
+            Some(Doing::Commit | Doing::FallBack(_)) => Err(Refused::Busy { core }),
             _ => Err(Refused::NoSection { core }),
         }
     }
@@ -96,18 +109,18 @@ impl Processor {
     /// The core begins a section.
     ///
     /// # Errors
-    /// [`Refused::NoSection`] if it is in one.
+    /// [`Refused::NoSection`] if it is in one; [`Refused::Busy`], [`Refused::NotRecovered`].
     pub fn begin(&mut self, core: usize) -> Result<(), Refused> {
         self.check(core, false)?;
         self.engine.begin(&mut self.on, core);
-        self.open[core] = true;
+        self.doing[core] = Doing::Section;
         Ok(())
     }
 
     /// The core loads words, with its own section's stores in them.
     ///
     /// # Errors
-    /// [`Refused::NoSection`], [`Refused::OutOfRange`].
+    /// [`Refused::NoSection`], [`Refused::Busy`], [`Refused::NotRecovered`], [`Refused::OutOfRange`].
     pub fn load(&mut self, core: usize, at: u64, words: &mut [u64]) -> Result<(), Refused> {
         self.check(core, true)?;
         self.check_range(at, words.len())?;
@@ -128,8 +141,8 @@ impl Processor {
     /// four, the same four) is the program's care: sections are atomic and durable, and not isolated.
     ///
     /// # Errors
-    /// [`Refused::NoSection`], [`Refused::OutOfRange`]; [`Refused::TooManyPages`] and [`Refused::LogFull`], after which
-    /// the section is aborted and over.
+    /// Those of [`Processor::load`]; [`Refused::TooManyPages`] and [`Refused::LogFull`], after which the section is
+    /// aborted and over.
     pub fn store(&mut self, core: usize, at: u64, words: &[u64]) -> Result<(), Refused> {
         self.check(core, true)?;
         self.check_range(at, words.len())?;
@@ -138,31 +151,33 @@ impl Processor {
             let (line, first) = ((at / 64) as u32, (at / 8) as usize % LINE_WORDS);
             let (now, later) = left.split_at(left.len().min(LINE_WORDS - first));
             let stored = self.engine.store(&mut self.on, core, line, first, now);
-            stored.inspect_err(|_| self.open[core] = false)?;
+            stored.inspect_err(|_| self.doing[core] = Doing::Nothing)?;
             (at, left) = (at + 8 * now.len() as u64, later);
         }
         Ok(())
     }
 
-    /// The next step of the core's commit; whether it is acknowledged. Until it is, the core does nothing else.
+    /// The next step of the core's commit; whether it is acknowledged. Until it is, the core can do nothing else.
     ///
     /// # Errors
-    /// [`Refused::NoSection`].
+    /// [`Refused::NoSection`], [`Refused::NotRecovered`]; [`Refused::Busy`] if it falls back.
     pub fn commit(&mut self, core: usize) -> Result<bool, Refused> {
-        self.check(core, true)?;
+        if self.is_down || self.doing.get(core) != Some(&Doing::Commit) {
+            self.check(core, true)?;
+        }
         let is_done = self.engine.commit(&mut self.on, core) == Commit::Done;
-        self.open[core] = !is_done;
+        self.doing[core] = if is_done { Doing::Nothing } else { Doing::Commit };
         Ok(is_done)
     }
 
-    /// Takes the core's section back, unless its commit has begun.
+    /// Takes the core's section back.
     ///
     /// # Errors
-    /// [`Refused::NoSection`].
+    /// [`Refused::NoSection`], [`Refused::NotRecovered`]; [`Refused::Busy`] if its commit has begun.
     pub fn abort(&mut self, core: usize) -> Result<(), Refused> {
         self.check(core, true)?;
         self.engine.abort(&mut self.on, core);
-        self.open[core] = false;
+        self.doing[core] = Doing::Nothing;
         Ok(())
     }
 
@@ -170,16 +185,29 @@ impl Processor {
     /// acknowledged. Called with the same stores until then. The handler of [`Refused::TooManyPages`].
     ///
     /// # Errors
-    /// [`Refused::NoSection`] if the core is in one, [`Refused::OutOfRange`], [`Refused::LogFull`].
+    /// [`Refused::NoSection`] if the core is in one; [`Refused::Busy`] if it commits, or falls back with other stores;
+    /// [`Refused::NotRecovered`], [`Refused::OutOfRange`], [`Refused::LogFull`].
     pub fn fall_back(&mut self, core: usize, stores: &[(u64, u64)]) -> Result<bool, Refused> {
-        self.check(core, false)?;
-        stores.iter().try_for_each(|(at, _)| self.check_range(*at, 1))?;
-        Ok(self.engine.fall_back(&mut self.on, core, stores)? == Commit::Done)
+        let is_next = match self.doing.get(core) {
+            Some(Doing::FallBack(own)) => !self.is_down && own == stores,
+            _ => false,
+        };
+        if !is_next {
+            self.check(core, false)?;
+            stores.iter().try_for_each(|(at, _)| self.check_range(*at, 1))?;
+        }
+        let is_done = self.engine.fall_back(&mut self.on, core, stores)? == Commit::Done;
+        if is_done {
+            self.doing[core] = Doing::Nothing;
+        } else if !is_next {
+            self.doing[core] = Doing::FallBack(stores.to_vec());
+        }
+        Ok(is_done)
     }
 
-    /// The next step of the background thread; whether it had work.
+    /// The next step of the background thread; whether it had work. It has none until recovery is over.
     pub fn background(&mut self) -> bool {
-        self.engine.background(&mut self.on)
+        !self.is_down && self.engine.background(&mut self.on)
     }
 
     /// A cache gives up a dirty line, chosen by a number, if one may be given up.
@@ -197,12 +225,15 @@ impl Processor {
         on.resize(self.layout.end);
         self.engine = engine(&parameters, self.design, self.layout);
         self.on = on;
-        self.open.fill(false);
+        self.doing.fill(Doing::Nothing);
+        self.is_down = true;
     }
 
-    /// The next step of recovery; whether it is over, after which cores may begin sections.
+    /// The next step of recovery; whether it is over, after which cores may begin sections. Without a crash there is
+    /// nothing to do.
     pub fn recover(&mut self) -> bool {
-        self.engine.recover(&mut self.on.bytes) == Commit::Done
+        self.is_down = self.is_down && self.engine.recover(&mut self.on.bytes) != Commit::Done;
+        !self.is_down
     }
 
     /// The durable word at `at`, after recovery; none if there is no such word.

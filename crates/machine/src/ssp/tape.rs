@@ -8,8 +8,6 @@ use super::processor::Processor;
 const STORE: u64 = 1 << 63;
 const WORDS_SHIFT: u32 = 48;
 const AT_MASK: u64 = (1 << WORDS_SHIFT) - 1;
-/// Most words of a packed access.
-const WORDS_MAX: u64 = (1 << 15) - 1;
 
 /// What one core does: sections of loads and stores. Values are not on it: a play stores its own.
 ///
@@ -38,25 +36,28 @@ pub struct SectionTape {
 impl SectionTape {
     fn push(&mut self, at: u64, words: u64, flag: u64) {
         let mut from = at / 8;
-        let end = from + words;
+        let end = from.saturating_add(words);
+        assert!(end <= AT_MASK / 8, "a tape has addresses of {WORDS_SHIFT} bits");
         while from < end {
             // Within a line: that is what a core asks for at once.
             let to = end.min((from / LINE_WORDS as u64 + 1) * LINE_WORDS as u64);
-            debug_assert!(
-                to - from <= WORDS_MAX && to * 8 <= AT_MASK,
-                "a tape is of a memory that fits"
-            );
             self.accesses.push(flag | ((to - from) << WORDS_SHIFT) | (from * 8));
             from = to;
         }
     }
 
     /// Words are loaded.
+    ///
+    /// # Panics
+    /// If they lie beyond 2^48 bytes.
     pub fn load(&mut self, at: u64, words: u64) {
         self.push(at, words, 0);
     }
 
     /// Words are stored.
+    ///
+    /// # Panics
+    /// If they lie beyond 2^48 bytes.
     pub fn store(&mut self, at: u64, words: u64) {
         self.push(at, words, STORE);
     }
@@ -73,8 +74,8 @@ impl SectionTape {
 
     /// Pages that it reaches.
     pub fn pages(&self) -> u32 {
-        let last = self.accesses.iter().map(|access| access & AT_MASK).max().unwrap_or(0);
-        (last / 4096) as u32 + 1
+        let last = self.accesses.iter().map(|access| access & AT_MASK).max();
+        last.map_or(0, |last| u32::try_from(last / 4096 + 1).unwrap_or(u32::MAX))
     }
 
     fn start(&self, section: usize) -> usize {
@@ -91,6 +92,7 @@ struct Head<'t> {
     section: usize,
     last: usize,
     is_open: bool,
+    commits: bool,
     stamp: u64,
 }
 
@@ -110,7 +112,8 @@ impl Head<'_> {
             return Ok(());
         }
         if self.next == self.end {
-            if processor.engine.commit(&mut processor.on, core) == Commit::Done {
+            self.commits = processor.engine.commit(&mut processor.on, core) == Commit::Again;
+            if !self.commits {
                 (self.is_open, self.section) = (false, self.section + 1);
             }
             return Ok(());
@@ -128,7 +131,19 @@ impl Head<'_> {
         self.stamp += 1;
         let stamps = [self.stamp; LINE_WORDS];
         let words = &stamps[..(words as usize).min(LINE_WORDS)];
-        processor.engine.store(&mut processor.on, core, line, first, words)
+        let stored = processor.engine.store(&mut processor.on, core, line, first, words);
+        stored.inspect_err(|_| self.is_open = false)
+    }
+
+    /// Leaves no section open: one whose commit has begun ends, another is taken back.
+    fn stop(&mut self, processor: &mut Processor, core: usize) {
+        while self.commits {
+            self.commits = processor.engine.commit(&mut processor.on, core) == Commit::Again;
+            self.is_open = self.commits;
+        }
+        if self.is_open {
+            processor.engine.abort(&mut processor.on, core);
+        }
     }
 }
 
@@ -137,7 +152,9 @@ impl Processor {
     /// of a commit; the background thread goes on as soon as all cores are past its clock.
     ///
     /// # Errors
-    /// A section that is too large for its design: [`Refused::TooManyPages`], [`Refused::LogFull`].
+    /// A section that is too large for its design: [`Refused::TooManyPages`], [`Refused::LogFull`]; no section is open
+    /// then. [`Refused::NoSection`], [`Refused::Busy`] if a core was in the midst of something,
+    /// [`Refused::NotRecovered`].
     ///
     /// # Panics
     /// If there are more tapes than cores, or a tape has fewer sections or reaches beyond the memory.
@@ -147,32 +164,52 @@ impl Processor {
         sections: std::ops::Range<usize>,
     ) -> Result<(), Refused> {
         assert!(tapes.len() <= self.on.cores.len(), "the processor has fewer cores");
+        (0..self.on.cores.len()).try_for_each(|core| self.check(core, false))?;
+        for tape in tapes {
+            assert!(sections.end <= tape.sections(), "a tape has {} sections", tape.sections());
+            assert!(tape.pages() <= self.pages(), "a tape reaches {} pages", tape.pages());
+        }
         let mut heads: Vec<Head<'_>> = tapes
             .iter()
             .map(|tape| {
                 let next = tape.start(sections.start);
                 let (section, last) = (sections.start, sections.end);
-                Head { tape, next, end: next, section, last, is_open: false, stamp: 0 }
+                Head {
+                    tape,
+                    next,
+                    end: next,
+                    section,
+                    last,
+                    is_open: false,
+                    commits: false,
+                    stamp: 0,
+                }
             })
             .collect();
         let furthest = self.elapsed_ps();
         self.on.cores.iter_mut().for_each(|core| core.clock = furthest);
-        while let Some(core) = self.behind(&heads) {
+        let played = self.play_heads(&mut heads);
+        heads.iter_mut().enumerate().for_each(|(core, head)| head.stop(self, core));
+        for core in &mut self.on.cores {
+            core.clock += std::mem::take(&mut core.owed);
+        }
+        played
+    }
+
+    fn play_heads(&mut self, heads: &mut [Head<'_>]) -> Result<(), Refused> {
+        while let Some(core) = self.behind(heads) {
             let now = self.on.cores[core].clock;
             while self.engine.background_clock(&self.on).is_some_and(|clock| clock <= now) {
                 self.engine.background(&mut self.on);
             }
             // It goes on as long as it is not ahead of another.
-            let limit = self.limit(&heads, core);
+            let limit = self.limit(heads, core);
             while !heads[core].is_over() && self.on.cores[core].clock <= limit {
                 heads[core].step(self, core)?;
                 if self.engine.background_clock(&self.on).is_some_and(|clock| clock <= limit) {
                     break;
                 }
             }
-        }
-        for core in &mut self.on.cores {
-            core.clock += std::mem::take(&mut core.owed);
         }
         Ok(())
     }

@@ -2,4 +2,5 @@
 
 mod counts;
 mod crashes;
+mod refusals;
 mod world;

@@ -60,8 +60,10 @@ fn unsourced(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_figure_of_every_preset_has_a_source() {
+    let ssp_sim = [("ssp-sim", crate::ssp::PresetFile::TEXT)];
     let bare: Vec<(&str, &str)> = BUILT_IN
         .iter()
+        .chain(&ssp_sim)
         .flat_map(|(name, text)| unsourced(text).into_iter().map(move |line| (*name, line)))
         .collect();
     bare.iter().for_each(|(name, line)| println!("{name}: {line}"));

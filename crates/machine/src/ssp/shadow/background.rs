@@ -57,7 +57,7 @@ impl Shadow {
     pub(super) fn has_work(&self, on: &Hardware) -> bool {
         self.job != Job::Idle
             || self.journal.is_half_full()
-            || (!self.slots.queue.is_empty() && self.is_wanted(on))
+            || (self.slots.has_queued() && self.is_wanted(on))
     }
 
     fn is_wanted(&self, on: &Hardware) -> bool {
@@ -73,12 +73,7 @@ impl Shadow {
         let mut done = now;
         while self.is_wanted(on) && self.together.len() < on.parameters.consolidated_together.max(1)
         {
-            let Some(number) = self.slots.queue.pop_front() else { break };
-            let number = usize::from(number);
-            // Others are active again, or were queued twice.
-            if self.slots.all[number].state != State::Queued {
-                continue;
-            }
+            let Some(number) = self.slots.next_queued() else { break };
             let slot = &mut self.slots.all[number];
             slot.state = State::Busy;
             let units = PAGE_LINES / on.parameters.sub_page_lines;

@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub tlbs: u32,
     /// A bit for each core with open updates to it.
     pub cores: u32,
+    /// Which of its places in the queue counts, if it is queued: the last.
+    pub queued: u64,
 }
 
 const NONE: u16 = u16::MAX;
@@ -52,10 +54,18 @@ pub(super) struct Slots {
     pub changed: Vec<bool>,
     /// Where each page lies that has no slot.
     pub page_table: Vec<u32>,
-    pub queue: VecDeque<u16>,
+    queue: VecDeque<(u16, u64)>,
+    /// Slots that were queued so far.
+    queued: u64,
     free: Vec<u16>,
     of_page: Vec<u16>,
     slice: Slice,
+}
+
+/// Whether a place in the queue is the slot's last, and the slot still waits.
+fn counts(all: &[Slot], (number, queued): (u16, u64)) -> bool {
+    let slot = &all[usize::from(number)];
+    slot.state == State::Queued && slot.queued == queued
 }
 
 impl Slots {
@@ -71,6 +81,7 @@ impl Slots {
             current: 0,
             tlbs: 0,
             cores: 0,
+            queued: 0,
         };
         Slots {
             all: acknowledged.iter().map(slot).collect(),
@@ -78,6 +89,7 @@ impl Slots {
             changed: vec![false; count],
             page_table: (0..layout.pages).collect(),
             queue: VecDeque::new(),
+            queued: 0,
             free: (0..count as u16).rev().collect(),
             of_page: vec![NONE; layout.pages as usize],
             slice: Slice::new(count, slice_entries),
@@ -107,6 +119,7 @@ impl Slots {
             current: 0,
             tlbs: 0,
             cores: 0,
+            queued: 0,
         };
         Some(number as usize)
     }
@@ -132,8 +145,36 @@ impl Slots {
             current: committed,
             tlbs: 0,
             cores: 0,
+            queued: 0,
         };
-        self.queue.push_back(number as u16);
+        self.enqueue(number);
+    }
+
+    fn enqueue(&mut self, number: usize) {
+        self.queued += 1;
+        let slot = &mut self.all[number];
+        (slot.state, slot.queued) = (State::Queued, self.queued);
+        self.queue.push_back((number as u16, self.queued));
+        // Places that do not count any more are dropped before they are most of it.
+        if self.queue.len() > 2 * self.all.len() {
+            let Slots { queue, all, .. } = self;
+            queue.retain(|place| counts(all, *place));
+        }
+    }
+
+    /// The slot that has waited longest, which is not queued any more.
+    pub fn next_queued(&mut self) -> Option<usize> {
+        while let Some(place) = self.queue.pop_front() {
+            if counts(&self.all, place) {
+                return Some(place.0.into());
+            }
+        }
+        None
+    }
+
+    /// Whether the queue may have a slot in it.
+    pub fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// If nobody has the page any more it is to be consolidated, or is already.
@@ -147,8 +188,7 @@ impl Slots {
             let places = slot.places;
             self.release(number, places);
         } else {
-            slot.state = State::Queued;
-            self.queue.push_back(number as u16);
+            self.enqueue(number);
         }
     }
 
