@@ -120,18 +120,20 @@ impl Shelf {
         held.order.clear();
     }
 
-    /// What was taken out and no reader has any more.
-    pub fn sweep(&self, hazards: &Hazards) -> Dropped {
+    /// What was taken out and no reader has any more; and besides, what stays because its copy has not been seen to
+    /// end.
+    pub fn sweep(&self, hazards: &Hazards) -> (Dropped, Dropped) {
         let mut held = self.held.lock();
         if held.retired.is_empty() {
-            return Dropped::new();
+            return Default::default();
         }
         let protected = hazards.snapshot();
-        let (kept, free): (_, Dropped) = std::mem::take(&mut held.retired)
+        let (kept, free): (Dropped, Dropped) = std::mem::take(&mut held.retired)
             .into_iter()
-            .partition(|entry| protected.contains(&address(entry)));
+            .partition(|entry| !entry.has_ended() || protected.contains(&address(entry)));
+        let running = kept.iter().filter(|entry| !entry.has_ended()).map(Arc::clone).collect();
         held.retired = kept;
-        free
+        (free, running)
     }
 
     /// Takes entries out that nobody uses, oldest first, until they have `bytes` bytes; entries that were hit since the
