@@ -26,6 +26,7 @@ mod mailbox;
 mod pool;
 mod range;
 mod soak;
+mod sync;
 mod task;
 mod word;
 

@@ -55,7 +55,7 @@ pub struct Cache(Arc<Inner>);
 struct Inner {
     policy: Box<dyn Policy>,
     shelves: Vec<Shelf>,
-    hazards: Hazards,
+    hazards: Hazards<Entry>,
     counts: Counts,
     entries: usize,
     #[cfg(feature = "faults")]
@@ -75,7 +75,7 @@ impl Cache {
         Ok(Cache(Arc::new(Inner {
             policy: Box::new(policy),
             shelves: (0..nodes).map(|_| Shelf::new(entries)).collect(),
-            hazards: Hazards::default(),
+            hazards: Hazards::new(),
             counts: Counts::default(),
             entries,
             #[cfg(feature = "faults")]
