@@ -4,9 +4,10 @@
 //! * [`idiosyncrasies`] holds a memory to the eight tests of PMIdioBench (Gugnani), finds their causes
 //!   and says what follows for this machine.
 //! * [`place`] puts structures on memories by their effective bandwidth ratio.
+//! * [`movement`] measures the engines that copy between memories (its `Workload`).
 //! * [`doctor`] says what the machine offers, what is missing and what would enable it.
 //!
-//! All but the last run on modelled machines as well as on this one.
+//! All but the last two run on modelled machines as well as on this one.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -18,3 +19,4 @@ pub mod place;
 pub mod probe;
 
 pub use terrace_machine as machine;
+pub use terrace_movement as movement;

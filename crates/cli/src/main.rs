@@ -7,6 +7,7 @@
 
 mod backup;
 mod bench;
+mod copy;
 mod crash_test;
 mod data;
 mod doctor;
@@ -132,6 +133,9 @@ enum Command {
                       terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
                       A second run with the same --out refines the profile.")]
     Probe(probe::Arguments),
+    /// Measure the engines that copy between memories: processor, threads, DSA
+    #[command(after_help = copy::examples())]
+    Copy(copy::Arguments),
     /// List the modelled machines, print one, or print a model's errors
     #[command(after_help = preset::examples())]
     Preset(preset::Arguments),
@@ -203,6 +207,7 @@ fn main() -> ExitCode {
         Command::Topology(a) => topology::main(&a),
         Command::Doctor(a) => doctor::main(&a),
         Command::Probe(a) => probe::main(&a),
+        Command::Copy(a) => copy::main(&a),
         Command::Preset(a) => preset::main(&a),
         Command::Place(a) => place::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),

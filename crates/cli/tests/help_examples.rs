@@ -14,6 +14,8 @@ const ONLY_PARSED: &[&str] = &[
     "terrace crash-test --all",
     "terrace reproduce run",
     "terrace preset profile.json",
+    "--from 0 --to 1",
+    "--require-engine dsa",
     #[cfg(not(feature = "sql"))]
     "terrace sql",
 ];
@@ -63,6 +65,7 @@ fn prepare(dir: &Path) {
     write("transfers.jsonl", "{\"from\": 17, \"to\": 18, \"amount\": 5}\n");
     write("structures.toml", include_str!("../../../examples/structures.toml"));
     write("nodes.toml", include_str!("../../../examples/nodes.toml"));
+    write("copies.json", include_str!("../../../examples/copies.json"));
     let records = include_str!("../../../docs/results/reproduction.json");
     // `reproduce report` works in the root of the repository, and knows it by these.
     write("crates/experiments/Cargo.toml", "");

@@ -4,6 +4,7 @@
 mod backup;
 mod commands;
 mod common;
+mod copy;
 mod evicting_server;
 mod help_examples;
 mod kill_ledger;

@@ -52,7 +52,10 @@ impl Arena {
     pub fn new(bytes: u64, node: Option<u32>) -> Result<Arena> {
         let system =
             |source| Error::System { doing: format!("reserve {bytes} bytes for copies"), source };
-        let bytes = bytes.max(1);
+        // No address space is larger.
+        let whole = bytes.max(1).checked_next_multiple_of(ALIGN_BYTES);
+        let whole = whole.filter(|bytes| i64::try_from(*bytes).is_ok());
+        let bytes = whole.ok_or_else(|| system(std::io::ErrorKind::OutOfMemory.into()))?;
         let region = Region::reserve(bytes, Backing::HugePages).map_err(system)?;
         if let Some(node) = node {
             region.bind_untouched(node).map_err(|error| system(std::io::Error::other(error)))?;

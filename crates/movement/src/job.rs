@@ -257,7 +257,8 @@ impl Handle {
     /// # Errors
     /// The handle of a task that has not ended.
     pub fn wait_for(self, most: Duration) -> Result<Finished, Handle> {
-        self.sleep_until(Some(Instant::now() + most));
+        // No end where the clock cannot say it.
+        self.sleep_until(Instant::now().checked_add(most));
         if self.job.is_done() { Ok(self.finish()) } else { Err(self) }
     }
 

@@ -6,7 +6,7 @@
 //!   Intel's, or an emulated one. [`Engine::submit`] returns a [`Handle`] that polls and waits; the [`Report`] names
 //!   the engine that really ran.
 //! * A [`Fleet`] spreads a task over several engines ([`Balancer`]).
-//! * A [`Soak`] checks an engine under load.
+//! * A [`Soak`] checks an engine under load; a [`Workload`] measures engines.
 //! * A [`Cache`] keeps copies on better memory, where its [`Policy`] wants them; an [`Arena`] is memory for them.
 //!
 //! After Fuerst, "Data Movement in Heterogeneous Memories with Intel Data Streaming Accelerator" (2024).
@@ -15,6 +15,7 @@
 
 mod arena;
 mod balance;
+mod bench;
 mod cache;
 mod cpu;
 mod dsa;
@@ -25,11 +26,15 @@ mod mailbox;
 mod pool;
 mod range;
 mod soak;
+mod sync;
 mod task;
 mod word;
 
 pub use arena::Arena;
 pub use balance::{Balancer, Choice, Fleet, Station};
+pub use bench::{
+    BenchError, CopyTask, EngineKind, Iteration, Workload, WorkloadError, WorkloadReport, Workloads,
+};
 pub use cache::{Access, Cache, CacheOptions, CacheStats, Policy, Reader, Request, Shared};
 #[cfg(feature = "faults")]
 pub use dsa::Misdeed;

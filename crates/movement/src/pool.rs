@@ -18,6 +18,8 @@ const QUEUE_MAX: usize = 1 << 20;
 pub(crate) struct Pool {
     name: Arc<str>,
     mailbox: Arc<Mailbox<Part>>,
+    /// Most parts of a task: more than the queue has places for would never be taken.
+    parts: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -26,7 +28,8 @@ impl Pool {
         bound("threads", threads, THREADS_MAX, "from 1 to 1024")?;
         bound("queue", queue, QUEUE_MAX, "from 1 to 1048576")?;
         let name: Arc<str> = format!("threads-{threads}").into();
-        let mut pool = Pool { name, mailbox: Arc::new(Mailbox::new(queue)), threads: Vec::new() };
+        let (mailbox, parts) = (Arc::new(Mailbox::new(queue)), threads.min(queue));
+        let mut pool = Pool { name, mailbox, parts, threads: Vec::new() };
         for _ in 0..threads {
             let (name, mailbox) = (Arc::clone(&pool.name), Arc::clone(&pool.mailbox));
             pool.threads.push(worker("copy", move || serve(&name, &mailbox))?);
@@ -72,9 +75,8 @@ impl Backend for Pool {
 
     fn start(&self, part: Part) -> std::result::Result<(), (Part, Error)> {
         let step = part.divisible().filter(|step| step.bytes >= 2 * balance::LEAST_BYTES);
-        let ranges = step.map(|step| {
-            (step, balance::divide(step.bytes, self.threads.len(), balance::LEAST_BYTES))
-        });
+        let ranges =
+            step.map(|step| (step, balance::divide(step.bytes, self.parts, balance::LEAST_BYTES)));
         let count = ranges.as_ref().map_or(1, |(_, ranges)| ranges.len());
         match self.mailbox.room(count) {
             Ok(mut room) => {

@@ -20,6 +20,15 @@ impl fmt::Display for Node {
     }
 }
 
+/// What the cache knows a source by, if it has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub datum: u64,
+    pub version: u64,
+    /// Where the source begins in what was named: slices that begin elsewhere are other data.
+    pub at: usize,
+}
+
 /// Bytes that nobody changes, and a share of their ownership. A clone is a second share.
 ///
 /// ```
@@ -36,7 +45,7 @@ pub struct Source {
     start: NonNull<u8>,
     len: usize,
     node: Node,
-    name: Option<(u64, u64)>,
+    name: Option<Name>,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -62,7 +71,8 @@ impl Source {
         within("source", at, bytes, self.len)?;
         // SAFETY: inside the bytes that the owner lends.
         let start = unsafe { self.start.add(at) };
-        Ok(Source { start, len: bytes, ..self.clone() })
+        let name = self.name.map(|name| Name { at: name.at + at, ..name });
+        Ok(Source { start, len: bytes, name, ..self.clone() })
     }
 
     /// The same bytes, declared to lie on `node`.
@@ -72,10 +82,11 @@ impl Source {
     }
 
     /// The same bytes as the version `version` of the datum `datum`. The cache identifies a source by its address
-    /// unless it has such a name, and serves no copy of another version.
+    /// unless it has such a name, and serves no copy of another version. A slice of it keeps the name, with the place
+    /// where it begins.
     #[must_use]
     pub fn named(self, datum: u64, version: u64) -> Source {
-        Source { name: Some((datum, version)), ..self }
+        Source { name: Some(Name { datum, version, at: 0 }), ..self }
     }
 
     /// The bytes.
@@ -91,9 +102,8 @@ impl Source {
         self.node
     }
 
-    /// Datum and version, where it has a name.
     #[inline]
-    pub(crate) fn name(&self) -> Option<(u64, u64)> {
+    pub(crate) fn name(&self) -> Option<Name> {
         self.name
     }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use terrace_movement::{
-    Arena, Buffer, Cache, CacheOptions, Engine, Error, Node, Policy, Request, Source,
+    Arena, Buffer, Cache, CacheOptions, Emulated, EmulatedOptions, Engine, Error, Node, Policy,
+    Request, Source,
 };
 
 const NEAR: Node = Node(1);
@@ -338,6 +339,45 @@ fn a_longer_access_replaces_and_a_shorter_one_hits() {
     assert_eq!((cache.invalidate(&whole), cache.len()), (1, 1));
 }
 
+/// Two slices of one named source were one datum, and the copy of the first was served for the second.
+#[test]
+fn slices_of_a_named_source_are_different_data() {
+    let plan = Plan::new(1 << 20, pool());
+    let cache = cache(&plan);
+    let reader = cache.reader(Node(0));
+    let whole = Source::from((0..200u8).collect::<Vec<u8>>()).named(5, 1);
+    let (front, behind) = (whole.slice(0, 100).unwrap(), whole.slice(100, 100).unwrap());
+    assert!(reader.access(&front).unwrap().wait().is_copy());
+    let access = reader.access(&behind).unwrap();
+    access.wait();
+    assert_eq!(access.bytes(), behind.bytes());
+    assert_eq!(cache.stats().misses, 2);
+    // A slice of a slice lies where both say; a shorter one from the same place hits.
+    let inner = behind.slice(0, 10).unwrap().slice(0, 5).unwrap();
+    assert_eq!(reader.access(&inner).unwrap().bytes(), inner.bytes());
+    assert_eq!((cache.stats().misses, cache.stats().hits), (2, 1));
+    assert_eq!((cache.invalidate(&behind), cache.len()), (1, 1));
+}
+
+/// A device tells of its ends only when it is asked. Entries that were taken out while their copies were on the way
+/// kept their memory until somebody used the engine for something else; with all memory there, nobody ever did.
+#[test]
+fn copies_that_were_taken_out_on_their_way_give_their_memory_back() {
+    let emulated = Emulated::new(EmulatedOptions::default()).unwrap();
+    let plan = Plan::new(4 * 64_000, emulated.engine().clone());
+    let cache = cache(&plan);
+    let reader = cache.reader(Node(0));
+    let data: Vec<Source> = (0..4).map(|n| source(64_000, n)).collect();
+    data.iter().for_each(|datum| drop(reader.access(datum).unwrap()));
+    cache.clear();
+    while emulated.stats().executed < 4 {
+        std::thread::yield_now();
+    }
+    // The last record may be written a moment after it was counted.
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(reader.access(&data[0]).unwrap().wait().is_copy(), "{:?}", cache.stats());
+}
+
 #[test]
 fn bad_requests_are_errors() {
     let plan = Plan::new(1000, pool());
@@ -345,6 +385,11 @@ fn bad_requests_are_errors() {
         |nodes, entries| Cache::new(CacheOptions { nodes, entries }, Of(Arc::clone(&plan)));
     assert!(matches!(options(0, 1), Err(Error::Option { option: "nodes", .. })));
     assert!(matches!(options(1, 0), Err(Error::Option { option: "entries", .. })));
+    // Each alone would do; together their tables would take 64 GiB.
+    assert!(matches!(options(64, 1 << 24), Err(Error::Option { option: "entries", .. })));
+    assert!(matches!(Arena::new(u64::MAX, None), Err(Error::System { .. })));
+    assert!(matches!(Arena::new(u64::MAX - 100, None), Err(Error::System { .. })));
+    assert!(Arena::new(100, None).unwrap().buffer(100).is_some(), "as much as was asked for");
     let cache = options(1, 1).unwrap();
     let reader = cache.reader(Node(0));
     let datum = source(10, 1);

@@ -69,7 +69,7 @@ fn an_error_of_the_device_is_reported_with_what_was_done() {
     let emulated =
         emulated(EmulatedOptions { errors_ppm: 1_000_000, ..EmulatedOptions::default() });
     let finished = submit(&emulated, copy(10_000, 1)).wait();
-    let Err(Failure::Engine { engine, status: 0x1a, done: 5_000, .. }) = finished.result else {
+    let Err(Failure::Engine { engine, status: 0x20, done: 5_000, .. }) = finished.result else {
         panic!("{:?}", finished.result);
     };
     assert_eq!((&*engine, finished.target.unwrap().bytes().len()), ("dsa-emulated", 10_000));
@@ -125,6 +125,37 @@ fn an_engine_that_is_dropped_ends_what_it_has() {
     drop(emulated);
     for handle in handles {
         assert_eq!(handle.wait().target.unwrap().bytes(), vec![3; 1 << 20]);
+    }
+}
+
+/// Panics when it is freed.
+struct Bomb(Vec<u8>);
+
+impl AsMut<[u8]> for Bomb {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+/// Whoever asked the device met the panic of a memory that was not his, and other tasks that had ended with it were
+/// said to have failed.
+#[test]
+fn memory_that_panics_when_it_is_freed_harms_nobody_else() {
+    let emulated = emulated(EmulatedOptions::default());
+    let bomb = |value| {
+        Task::copy(&Source::from(vec![value; 100]), Buffer::new(Bomb(vec![0; 100])), 0).unwrap()
+    };
+    drop(submit(&emulated, bomb(1)));
+    drop(submit(&emulated, bomb(2)));
+    let handles: Vec<Handle> = (0..5).map(|_| submit(&emulated, copy(1000, 3))).collect();
+    for handle in handles {
+        assert_eq!(handle.wait().result.map(|report| report.bytes), Ok(1000));
     }
 }
 

@@ -214,6 +214,27 @@ fn a_wait_with_a_limit_gives_the_handle_back() {
     assert_eq!(handle.wait().result.unwrap().bytes, 256 << 20);
 }
 
+/// The end of the longest wait lies beyond what a clock can say; it panicked.
+#[test]
+fn a_wait_may_be_as_long_as_it_likes() {
+    let pool = Engine::pool(1, 2).expect("a thread");
+    let task = Task::copy(&Source::from(vec![1; 9]), Buffer::new(vec![0; 9]), 0).unwrap();
+    let finished = pool.submit(task).unwrap().wait_for(Duration::MAX).expect("it ends");
+    assert_eq!(finished.target.unwrap().bytes(), [1; 9]);
+}
+
+/// A large task was divided among all threads, and such a queue never had room for so many parts: whoever submitted
+/// again until it was taken did so forever.
+#[test]
+fn a_pool_with_fewer_places_than_threads_takes_a_large_task() {
+    let pool = Engine::pool(8, 2).expect("threads");
+    let large = Source::from(vec![7; 16 << 20]);
+    let task = Task::copy(&large, Buffer::new(vec![0; 16 << 20]), 0).unwrap();
+    let finished = pool.submit(task).expect("an empty queue").wait();
+    assert_eq!(finished.target.unwrap().bytes(), large.bytes());
+    assert_eq!(finished.result.unwrap().shares.len(), 2);
+}
+
 fn fleet(sockets: &[u16]) -> Fleet {
     let stations = sockets.iter().enumerate().map(|(node, socket)| Station {
         engine: Engine::pool(1, 8).expect("a thread"),

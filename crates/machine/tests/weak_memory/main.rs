@@ -32,6 +32,9 @@ mod commit_queue;
 #[path = "../../../lockfree/src/list/epochs.rs"]
 #[allow(dead_code)]
 mod epochs;
+#[path = "../../../movement/src/cache/front.rs"]
+#[allow(dead_code)]
+mod front;
 #[path = "../../../server/src/gate.rs"]
 mod gate;
 #[path = "../../../index/src/latch.rs"]

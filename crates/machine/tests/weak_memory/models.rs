@@ -3,6 +3,7 @@
 use crate::bell::Bell;
 use crate::commit_queue::CommitQueue;
 use crate::epochs::Epochs;
+use crate::front::{Front, Hazards};
 use crate::gate::Gate;
 use crate::keys::Keys;
 use crate::latch::{Latch, Seen};
@@ -488,4 +489,35 @@ fn no_clear_of_the_map_is_missed() {
     holds_but_not_without(LeftOut::Fences, cleared);
     holds_but_not_without(LeftOut::Orders, cleared);
     holds_but_not_without(LeftOut::Step, cleared);
+}
+
+/// A reader finds an entry of the cache and reads it, while another thread takes it out and frees it.
+fn front() {
+    const HASH: u64 = 7;
+    let (front, hazards) = (Arc::new(Front::new(1)), Arc::new(Hazards::new()));
+    let entry = Arc::new(UnsafeCell::new(0));
+    let address = Arc::as_ptr(&entry).cast_mut();
+    front.install(HASH, address);
+    let reader = {
+        let (front, hazards, entry) =
+            (Arc::clone(&front), Arc::clone(&hazards), Arc::clone(&entry));
+        let line = hazards.enter();
+        thread::spawn(move || {
+            if front.protect(HASH, &line.hazards[0]).is_some() {
+                entry.with(|_| ());
+                line.hazards[0].store(std::ptr::null_mut(), Ordering::Release);
+            }
+        })
+    };
+    front.remove(HASH, address);
+    if !hazards.snapshot().contains(&address) {
+        // What frees it would do.
+        entry.with_mut(|_| ());
+    }
+    reader.join().expect("it ends");
+}
+
+#[test]
+fn an_entry_of_the_cache_is_not_freed_under_its_reader() {
+    holds_but_not_without(LeftOut::Fences, front);
 }

@@ -106,6 +106,46 @@ atomic!(AtomicBool, bool);
 atomic!(AtomicU64, u64, counts);
 atomic!(AtomicUsize, usize, counts);
 
+#[derive(Debug)]
+pub struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    pub fn new(value: *mut T) -> Self {
+        AtomicPtr(loom::sync::atomic::AtomicPtr::new(value))
+    }
+    pub fn load(&self, o: Ordering) -> *mut T {
+        self.0.load(order(o))
+    }
+    pub fn store(&self, value: *mut T, o: Ordering) {
+        self.0.store(value, order(o));
+    }
+}
+
+/// loom knows no order of single accesses that all threads agree on, but of fences: the barrier that is an exchange
+/// where it serves is a store and a fence here.
+pub fn publish<T>(place: &AtomicPtr<T>, value: *mut T) {
+    place.store(value, Ordering::Release);
+    fence(Ordering::SeqCst);
+}
+
+/// Lines of the processor's cache are no matter here.
+#[derive(Debug)]
+pub struct CachePadded<T>(T);
+
+impl<T> CachePadded<T> {
+    pub fn new(value: T) -> Self {
+        CachePadded(value)
+    }
+}
+
+impl<T> std::ops::Deref for CachePadded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// As parking_lot's.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);

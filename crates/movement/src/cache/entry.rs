@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Datum {
     Address(usize),
-    Named(u64),
+    /// By its number, and the place in it.
+    Named(u64, usize),
 }
 
 impl Datum {
     pub fn of(source: &Source) -> Datum {
         match source.name() {
-            Some((datum, _)) => Datum::Named(datum),
+            Some(name) => Datum::Named(name.datum, name.at),
             None => Datum::Address(source.bytes().as_ptr() as usize),
         }
     }
@@ -29,7 +30,7 @@ impl Datum {
     pub fn hash(self) -> u64 {
         let (word, salt) = match self {
             Datum::Address(at) => (at as u64, 0x9e37_79b9_7f4a_7c15),
-            Datum::Named(datum) => (datum, 0xc2b2_ae3d_27d4_eb4f),
+            Datum::Named(datum, at) => (datum ^ (at as u64).rotate_left(32), 0xc2b2_ae3d_27d4_eb4f),
         };
         let mixed = (word ^ salt).wrapping_mul(0xff51_afd7_ed55_8ccd);
         (mixed ^ (mixed >> 32)) | 1 << 63
@@ -187,5 +188,5 @@ impl Entry {
 }
 
 pub(crate) fn version(source: &Source) -> u64 {
-    source.name().map_or(0, |(_, version)| version)
+    source.name().map_or(0, |name| name.version)
 }

@@ -6,55 +6,52 @@
 //! clears its slots and looks at all hazards afterwards, with a barrier between the two on both sides. A hint that is
 //! missing costs the reader the lock, and nothing else.
 
-use super::entry::Entry;
-use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use crate::sync::{
+    AtomicPtr, AtomicU64, CachePadded, Mutex,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence, publish,
+};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    fence,
-};
 
 /// Slots that a hash may be in.
 const WINDOW: usize = 8;
 /// Entries that one reader can hold without counting.
 pub(crate) const HAZARDS: usize = 8;
 
-#[derive(Default)]
-struct Slot {
+struct Slot<T> {
     hash: AtomicU64,
-    entry: AtomicPtr<Entry>,
+    entry: AtomicPtr<T>,
 }
 
 /// The table. Slots are written under the lock of the map alone.
-pub(crate) struct Front {
-    slots: Box<[Slot]>,
+pub(crate) struct Front<T> {
+    slots: Box<[Slot<T>]>,
 }
 
-impl Front {
-    pub fn new(entries: usize) -> Front {
+impl<T> Front<T> {
+    pub fn new(entries: usize) -> Front<T> {
         let slots = (4 * entries).next_power_of_two().max(WINDOW);
-        Front { slots: (0..slots).map(|_| Slot::default()).collect() }
+        let slot = |_| Slot { hash: AtomicU64::new(0), entry: AtomicPtr::new(null_mut()) };
+        Front { slots: (0..slots).map(slot).collect() }
     }
 
     #[inline]
-    fn window(&self, hash: u64) -> impl Iterator<Item = &Slot> {
+    fn window(&self, hash: u64) -> impl Iterator<Item = &Slot<T>> {
         let mask = self.slots.len() - 1;
         (0..WINDOW).map(move |step| &self.slots[(hash as usize + step) & mask])
     }
 
     /// The entry of this hash, protected by `hazard`, which is null before. The reader compares the datum itself.
     #[inline]
-    pub fn protect(&self, hash: u64, hazard: &AtomicPtr<Entry>) -> Option<*mut Entry> {
+    pub fn protect(&self, hash: u64, hazard: &AtomicPtr<T>) -> Option<*mut T> {
         let slot = self.window(hash).find(|slot| slot.hash.load(Acquire) == hash)?;
         let entry = slot.entry.load(Acquire);
         if entry.is_null() {
             return None;
         }
-        // The exchange is a full barrier: the second look comes after every thread can see the hazard.
-        hazard.swap(entry, SeqCst);
+        // The second look comes after every thread can see the hazard.
+        publish(hazard, entry);
         if slot.entry.load(SeqCst) == entry {
             return Some(entry);
         }
@@ -63,7 +60,7 @@ impl Front {
     }
 
     /// Names an entry of the map; where the window is full, another entry loses its hint.
-    pub fn install(&self, hash: u64, entry: *mut Entry) {
+    pub fn install(&self, hash: u64, entry: *mut T) {
         let slot = self
             .window(hash)
             .find(|slot| slot.entry.load(Relaxed).is_null() || slot.hash.load(Relaxed) == hash)
@@ -74,7 +71,7 @@ impl Front {
     }
 
     /// Takes every hint to an entry away. Before it is freed, [`Hazards::snapshot`] says whether a reader has it.
-    pub fn remove(&self, hash: u64, entry: *mut Entry) {
+    pub fn remove(&self, hash: u64, entry: *mut T) {
         for slot in self.window(hash).filter(|slot| slot.entry.load(Relaxed) == entry) {
             slot.entry.store(null_mut(), SeqCst);
         }
@@ -82,37 +79,40 @@ impl Front {
 }
 
 /// What one reader publishes, on lines of its own.
-#[derive(Default)]
-pub(crate) struct Line {
-    pub hazards: [AtomicPtr<Entry>; HAZARDS],
+pub(crate) struct Line<T> {
+    pub hazards: [AtomicPtr<T>; HAZARDS],
     /// Hits of this reader, which alone writes them.
     pub hits: AtomicU64,
 }
 
 /// The lines of all readers.
-#[derive(Default)]
-pub(crate) struct Hazards {
-    lines: Mutex<Vec<Arc<CachePadded<Line>>>>,
+pub(crate) struct Hazards<T> {
+    lines: Mutex<Vec<Arc<CachePadded<Line<T>>>>>,
     /// Hits of readers that are gone.
     gone: AtomicU64,
 }
 
-impl Hazards {
-    pub fn enter(&self) -> Arc<CachePadded<Line>> {
-        let line = Arc::<CachePadded<Line>>::default();
+impl<T> Hazards<T> {
+    pub fn new() -> Hazards<T> {
+        Hazards { lines: Mutex::new(Vec::new()), gone: AtomicU64::new(0) }
+    }
+
+    pub fn enter(&self) -> Arc<CachePadded<Line<T>>> {
+        let hazards = std::array::from_fn(|_| AtomicPtr::new(null_mut()));
+        let line = Arc::new(CachePadded::new(Line { hazards, hits: AtomicU64::new(0) }));
         self.lines.lock().push(Arc::clone(&line));
         line
     }
 
     /// Of a reader that holds nothing any more.
-    pub fn leave(&self, line: &Arc<CachePadded<Line>>) {
+    pub fn leave(&self, line: &Arc<CachePadded<Line<T>>>) {
         let mut lines = self.lines.lock();
         lines.retain(|other| !Arc::ptr_eq(other, line));
         self.gone.fetch_add(line.hits.load(Relaxed), Relaxed);
     }
 
     /// Entries that some reader has, of those whose hints were taken away before.
-    pub fn snapshot(&self) -> Vec<*mut Entry> {
+    pub fn snapshot(&self) -> Vec<*mut T> {
         fence(SeqCst);
         let lines = self.lines.lock();
         let all = lines.iter().flat_map(|line| line.hazards.iter());

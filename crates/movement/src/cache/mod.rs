@@ -44,7 +44,7 @@ const ENTRIES_MAX: usize = 1 << 24;
 pub struct CacheOptions {
     /// Nodes that copies may be on: those numbered below this.
     pub nodes: u16,
-    /// Most entries of a node; one more evicts.
+    /// Most entries of a node; one more evicts. 16,777,216 of all nodes together.
     pub entries: usize,
 }
 
@@ -55,7 +55,7 @@ pub struct Cache(Arc<Inner>);
 struct Inner {
     policy: Box<dyn Policy>,
     shelves: Vec<Shelf>,
-    hazards: Hazards,
+    hazards: Hazards<Entry>,
     counts: Counts,
     entries: usize,
     #[cfg(feature = "faults")]
@@ -70,11 +70,12 @@ impl Cache {
     pub fn new(options: CacheOptions, policy: impl Policy + 'static) -> Result<Cache> {
         let CacheOptions { nodes, entries } = options;
         crate::pool::bound("nodes", nodes.into(), NODES_MAX, "from 1 to 1024")?;
-        crate::pool::bound("entries", entries, ENTRIES_MAX, "from 1 to 16777216")?;
+        let (most, bounds) = (ENTRIES_MAX / usize::from(nodes), "from 1 to 16777216 of all nodes");
+        crate::pool::bound("entries", entries, most, bounds)?;
         Ok(Cache(Arc::new(Inner {
             policy: Box::new(policy),
             shelves: (0..nodes).map(|_| Shelf::new(entries)).collect(),
-            hazards: Hazards::default(),
+            hazards: Hazards::new(),
             counts: Counts::default(),
             entries,
             #[cfg(feature = "faults")]
@@ -307,10 +308,20 @@ impl Inner {
         self.forget(entry);
     }
 
-    /// Frees what was taken out and nobody reads any more.
+    /// Frees what was taken out and nobody reads any more. Copies that are still on their way are asked whether they
+    /// have ended: nobody else would ask, and some engines tell of an end only then.
     fn sweep(&self) {
         for shelf in &self.shelves {
-            drop(shelf.sweep(&self.hazards));
+            let (free, running) = shelf.sweep(&self.hazards);
+            drop(free);
+            let has_any_ended = running
+                .iter()
+                .map(|entry| entry.poll() != Ended::No)
+                .fold(false, |any, has_ended| any | has_ended);
+            drop(running);
+            if has_any_ended {
+                drop(shelf.sweep(&self.hazards));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::stats::count;
 use super::{Cache, Inner};
 use crate::error::{Failure, Result};
 use crate::range::{Node, Source};
-use crossbeam_utils::CachePadded;
+use crate::sync::CachePadded;
 use std::cell::Cell;
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 pub struct Reader {
     cache: Arc<Inner>,
     node: Node,
-    line: Arc<CachePadded<Line>>,
+    line: Arc<CachePadded<Line<Entry>>>,
     /// A bit for each hazard that is free.
     free: Cell<u8>,
 }

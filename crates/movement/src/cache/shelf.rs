@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) struct Shelf {
-    pub front: Front,
+    pub front: Front<Entry>,
     held: Mutex<Held>,
 }
 
@@ -120,24 +120,26 @@ impl Shelf {
         held.order.clear();
     }
 
-    /// What was taken out and no reader has any more.
-    pub fn sweep(&self, hazards: &Hazards) -> Dropped {
+    /// What was taken out and no reader has any more; and besides, what stays because its copy has not been seen to
+    /// end.
+    pub fn sweep(&self, hazards: &Hazards<Entry>) -> (Dropped, Dropped) {
         let mut held = self.held.lock();
         if held.retired.is_empty() {
-            return Dropped::new();
+            return Default::default();
         }
         let protected = hazards.snapshot();
-        let (kept, free): (_, Dropped) = std::mem::take(&mut held.retired)
+        let (kept, free): (Dropped, Dropped) = std::mem::take(&mut held.retired)
             .into_iter()
-            .partition(|entry| protected.contains(&address(entry)));
+            .partition(|entry| !entry.has_ended() || protected.contains(&address(entry)));
+        let running = kept.iter().filter(|entry| !entry.has_ended()).map(Arc::clone).collect();
         held.retired = kept;
-        free
+        (free, running)
     }
 
     /// Takes entries out that nobody uses, oldest first, until they have `bytes` bytes; entries that were hit since the
     /// last search come last. Returns besides those that stay because nobody has seen their copies end yet: taking
     /// them out might free nothing.
-    pub fn evict(&self, hazards: &Hazards, bytes: usize) -> (Dropped, Dropped) {
+    pub fn evict(&self, hazards: &Hazards<Entry>, bytes: usize) -> (Dropped, Dropped) {
         let mut held = self.held.lock();
         let (mut out, mut running) = (Dropped::new(), Dropped::new());
         let (mut freed, mut looks) = (0, 2 * held.order.len());
@@ -166,7 +168,7 @@ impl Shelf {
 
     /// Whether nobody but the map has an entry (and the caller). If so its hints are gone, and it stays unused while
     /// the lock is held; otherwise they stand as before.
-    fn is_unused(&self, hazards: &Hazards, entry: &Arc<Entry>) -> bool {
+    fn is_unused(&self, hazards: &Hazards<Entry>, entry: &Arc<Entry>) -> bool {
         let (hash, at) = (entry.datum.hash(), address(entry));
         self.front.remove(hash, at);
         // Hazards first: whoever turns one into a count does so before the hazard goes.

@@ -17,7 +17,7 @@ pub(crate) const BATCH_PAGE_FAULT: u8 = 0x06;
 pub(crate) const BAD_OPCODE: u8 = 0x10;
 pub(crate) const BAD_SIZE: u8 = 0x13;
 pub(crate) const BAD_COUNT: u8 = 0x14;
-pub(crate) const HARDWARE: u8 = 0x1a;
+pub(crate) const HARDWARE: u8 = 0x20;
 /// Set beside the status of a fault: a write met it.
 pub(crate) const BY_WRITE: u8 = 0x80;
 
@@ -38,9 +38,11 @@ pub(crate) fn meaning(status: u8) -> &'static str {
         BAD_COUNT => "invalid number of descriptors",
         0x16 => "buffers overlap",
         0x18 => "list of descriptors not aligned",
-        0x1c => "address of the completion record not aligned",
+        0x1a => "address of the completion record cannot be translated",
+        0x1b => "address of the completion record not aligned",
+        0x1c => "address not aligned",
         0x1d..=0x1f => "refused by the configuration of the queue",
-        HARDWARE | 0x1b => "hardware error",
+        HARDWARE | 0x21 => "hardware error",
         0x22 => "address translation failed",
         _ => "an error",
     }
@@ -100,5 +102,39 @@ impl CompletionRecord {
         self.fault.store(completion.fault, Relaxed);
         self.crc.store(completion.crc.into(), Relaxed);
         self.status.store(completion.status, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The codes of `linux/idxd.h`; hardware errors had another one, and this driver's texts were those of neighbours.
+    #[test]
+    fn codes_mean_what_the_kernel_says() {
+        let codes = [
+            (NONE, 0x00, "not ended"),
+            (SUCCESS, 0x01, "success"),
+            (PAGE_FAULT, 0x03, "page fault"),
+            (BATCH_FAILED, 0x05, "of the batch failed"),
+            (BATCH_PAGE_FAULT, 0x06, "list of a batch"),
+            (BAD_OPCODE, 0x10, "no such operation"),
+            (BAD_SIZE, 0x13, "too many bytes"),
+            (BAD_COUNT, 0x14, "number of descriptors"),
+            (HARDWARE, 0x20, "hardware error"),
+            (0x16, 0x16, "overlap"),
+            (0x18, 0x18, "list of descriptors not aligned"),
+            (0x1a, 0x1a, "completion record cannot be translated"),
+            (0x1b, 0x1b, "completion record not aligned"),
+            (0x1c, 0x1c, "address not aligned"),
+            (0x1d, 0x1d, "configuration of the queue"),
+            (0x21, 0x21, "hardware error"),
+            (0x22, 0x22, "translation failed"),
+        ];
+        for (of, code, text) in codes {
+            assert_eq!(of, code);
+            assert!(meaning(code).contains(text), "{code:#x}: {}", meaning(code));
+            assert_eq!(meaning(code | BY_WRITE), meaning(code));
+        }
     }
 }

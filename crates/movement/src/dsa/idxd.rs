@@ -6,6 +6,7 @@ use super::portal::{Instructions, MappedPortal};
 use super::queue::{Driver, Limits};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::pool::bound;
 use crate::range::Node;
 use std::fs::OpenOptions;
 use std::io;
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 const SYSFS: &str = "/sys/bus/dsa/devices";
 const DEVICES: &str = "/dev/dsa";
+const TRANSFER_LEAST: usize = 4096;
+/// A descriptor has 32 bits for it.
+const TRANSFER_MOST: usize = 2 << 30;
 
 /// A work queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +107,7 @@ impl DsaQueue {
             Some("not enabled: `accel-config enable-wq`".to_owned())
         } else if !is("type", "user") {
             Some("configured for the kernel, not for user programs".to_owned())
-        } else if number("size") == 0 || number("max_transfer_size") < 4096 {
+        } else if number("size") == 0 || number("max_transfer_size") < TRANSFER_LEAST {
             Some("its size or its largest transfer cannot be read".to_owned())
         } else {
             None
@@ -114,19 +118,40 @@ impl DsaQueue {
             dedicated: is("mode", "dedicated"),
             size: number("size"),
             batch: number("max_batch_size"),
-            // A descriptor has 32 bits for it.
-            transfer_bytes: number("max_transfer_size").min(2 << 30),
+            transfer_bytes: number("max_transfer_size").min(TRANSFER_MOST),
             block_on_fault: is("block_on_fault", "1"),
             unusable,
         }
+    }
+
+    /// Whether the fields, which anybody may change, are those of a queue.
+    fn check(&self) -> Result<()> {
+        let numbers = self.name.strip_prefix("wq").and_then(|name| name.split_once('.'));
+        let is_number = |text: &str| text.parse::<u16>().is_ok();
+        if !numbers.is_some_and(|(device, queue)| is_number(device) && is_number(queue)) {
+            return Err(Error::NoEngine(self.name.clone()));
+        }
+        if self.unusable.is_some() {
+            // Its numbers may be missing; the reason says why.
+            return Ok(());
+        }
+        bound("size", self.size, 1 << 16, "from 1 to 65536")?;
+        if !(TRANSFER_LEAST..=TRANSFER_MOST).contains(&self.transfer_bytes) {
+            let found = self.transfer_bytes as u64;
+            let bounds = "from 4096 to 2147483648";
+            return Err(Error::Option { option: "transfer_bytes", found, bounds });
+        }
+        Ok(())
     }
 
     /// An engine on this queue, which it keeps open. Never run on a device so far.
     ///
     /// # Errors
     /// [`Error::System`]: the queue cannot be used, the processor lacks the instruction of its kind, or the kernel does
-    /// not map its portal (newer ones ask for `CAP_SYS_RAWIO`).
+    /// not map its portal (newer ones ask for `CAP_SYS_RAWIO`). [`Error::Option`] and [`Error::NoEngine`]: its fields
+    /// were changed to what no queue has.
     pub fn open(&self) -> Result<Engine> {
+        self.check()?;
         let path = PathBuf::from(DEVICES).join(&self.name);
         let system = |source| Error::System { doing: format!("open {}", path.display()), source };
         if let Some(why) = &self.unusable {
@@ -199,6 +224,21 @@ mod tests {
             found.queues[2].unusable.as_ref().is_some_and(|why| why.contains("for the kernel"))
         );
         assert!(matches!(found.queues[1].open(), Err(Error::System { .. })));
+        // Its fields are anybody's: what no descriptor can say is refused, and so is a path to elsewhere.
+        let refused = |change: &dyn Fn(&mut DsaQueue)| {
+            let mut queue = first.clone();
+            change(&mut queue);
+            match queue.open() {
+                Err(Error::Option { option, .. }) => option,
+                Err(Error::NoEngine(name)) if name == queue.name => "name",
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused(&|queue| queue.transfer_bytes = 5 << 30), "transfer_bytes");
+        assert_eq!(refused(&|queue| queue.transfer_bytes = 63), "transfer_bytes");
+        assert_eq!(refused(&|queue| queue.size = 0), "size");
+        assert_eq!(refused(&|queue| queue.name = "../shm/wq0.0".into()), "name");
+        assert_eq!(refused(&|queue| queue.name = "wq0".into()), "name");
         assert!(DsaQueues::under(&folder).none.is_some_and(|why| why.contains("idxd")));
     }
 }

@@ -16,6 +16,7 @@ use crate::job::{Part, Ran};
 use crate::task::{Step, Verb};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,10 +89,11 @@ struct Flight {
     todo: VecDeque<(Step, u64)>,
     /// Submitted.
     sent: Vec<(Step, u64)>,
-    /// One for each of them, and one more for a batch.
-    records: Box<[CompletionRecord]>,
+    /// One for each of them, and one more for a batch. Shared, and not a box, like the list: a box that moves with its
+    /// flight would claim for itself what the device writes and reads.
+    records: Arc<[CompletionRecord]>,
     /// Of a batch.
-    list: Box<[Descriptor]>,
+    list: Arc<[Descriptor]>,
     /// Whether a checksum or a move was divided: its pieces follow one another, each after the end of the one before.
     is_chained: bool,
     /// Faults since a byte was done.
@@ -135,8 +137,8 @@ impl<P: Portal> Driver<P> {
         };
         let is_taken = (0..RETRIES).any(|retry| {
             (0..retry).for_each(|_| std::hint::spin_loop());
-            // SAFETY: the flight owns its part, and with it the memory of the steps; records and list are boxes that
-            // nobody moves or frees before the device has ended (`harvest`, `drop`).
+            // SAFETY: the flight owns its part, and with it the memory of the steps, and records and list, which nobody
+            // frees before the device has ended (`harvest`, `drop`).
             unsafe { self.portal.submit(&descriptor) }
         });
         if is_taken {
@@ -221,15 +223,23 @@ impl<P: Portal> Driver<P> {
                 ran.faults += 1;
                 ran.bytes += done as u64;
                 let left = step.bytes - done;
-                let from_the_end = step.verb == Verb::Move && completion.result != 0;
+                // One operation to the device, which may do any copy from its end.
+                let is_copy = matches!(step.verb, Verb::Copy | Verb::Move);
+                let from_the_end = is_copy && completion.result != 0;
                 let (at, place) =
                     if from_the_end { (0, place) } else { (done, place + done as u64) };
                 let mut rest = step.part(at, left);
                 if step.verb == Verb::Crc && done > 0 {
                     rest.value = completion.crc.into();
                 }
-                touch(&rest, completion);
-                if left == 0 { Back::Done } else { Back::Rest(rest, place) }
+                if left > 0 {
+                    touch(&rest, completion);
+                    return Back::Rest(rest, place);
+                }
+                if step.verb == Verb::Crc {
+                    ran.crc = Some(completion.crc);
+                }
+                Back::Done
             }
             _ => {
                 ran.bytes += done as u64;
@@ -247,8 +257,9 @@ impl<P: Portal> Driver<P> {
         }
     }
 
-    /// Looks at every flight; sends on those with something left. Returns those that have ended.
-    fn harvest(&self, flights: &mut Vec<Flight>) -> Vec<Flight> {
+    /// Looks at every flight, and sends on those with something left unless the queue `is_closing`. Returns those that
+    /// have ended.
+    fn harvest(&self, flights: &mut Vec<Flight>, is_closing: bool) -> Vec<Flight> {
         let mut ended = Vec::new();
         let mut at = 0;
         while at < flights.len() {
@@ -258,7 +269,7 @@ impl<P: Portal> Driver<P> {
                 ended.push(flights.swap_remove(at));
                 continue;
             }
-            if flights[at].sent.is_empty() {
+            if flights[at].sent.is_empty() && !is_closing {
                 // Full now; the next look tries again.
                 let _later = self.send(&mut flights[at]);
             }
@@ -269,8 +280,16 @@ impl<P: Portal> Driver<P> {
 
     fn end(&self, ended: Vec<Flight>) {
         for flight in ended {
-            flight.part.end(&self.name, flight.ran);
+            let name = &self.name;
+            harmless(|| flight.part.end(name, flight.ran));
         }
+    }
+
+    /// Flights that the queue has room for. A dedicated one tells nobody that it is full, and needs a place for the
+    /// drain of a closing driver.
+    fn room(&self) -> usize {
+        let spared = usize::from(self.limits.is_dedicated && self.limits.size > 1);
+        self.limits.size - spared
     }
 
     /// A flight of a part; steps are divided to what one descriptor may transfer.
@@ -288,7 +307,7 @@ impl<P: Portal> Driver<P> {
                 todo.extend(pieces);
             }
         }
-        let (records, list) = (Box::default(), Box::default());
+        let (records, list) = (Arc::from([]), Arc::from([]));
         Flight {
             part,
             ran: Ran::default(),
@@ -313,10 +332,17 @@ impl Flight {
     }
 }
 
+/// The memory of a task whose handle is gone is freed with its last part, by code of the user's: a panic there is
+/// nobody else's, who only looked at the engine for a task of his own.
+fn harmless(end: impl FnOnce()) {
+    let _panicked = catch_unwind(AssertUnwindSafe(end));
+}
+
 /// Brings in the pages behind a fault, so that the device finds them. Only memory of the step is touched, whatever the
 /// device wrote.
 fn touch(rest: &Step, completion: Completion) {
-    let is_write = completion.status & BY_WRITE != 0;
+    let has_target = matches!(rest.verb, Verb::Copy | Verb::Move | Verb::Fill);
+    let is_write = has_target && completion.status & BY_WRITE != 0;
     let start = if is_write { rest.target } else { rest.source };
     let fault = completion.fault as usize & !(PAGE - 1);
     let first = fault.saturating_sub(start.as_ptr() as usize);
@@ -340,10 +366,11 @@ impl<P: Portal> Backend for Driver<P> {
 
     fn start(&self, part: Part) -> Result<(), (Part, Error)> {
         let mut flights = self.flights.lock();
+        let room = self.room();
         let ended =
-            if flights.len() >= self.limits.size { self.harvest(&mut flights) } else { Vec::new() };
+            if flights.len() >= room { self.harvest(&mut flights, false) } else { Vec::new() };
         let queued = flights.len();
-        let is_taken = if self.limits.is_dedicated && queued >= self.limits.size {
+        let is_taken = if self.limits.is_dedicated && queued >= room {
             Err(part)
         } else {
             let mut flight = self.flight(part);
@@ -362,7 +389,7 @@ impl<P: Portal> Backend for Driver<P> {
     fn progress(&self) {
         // Whoever has the lock looks at all flights.
         if let Some(mut flights) = self.flights.try_lock() {
-            let ended = self.harvest(&mut flights);
+            let ended = self.harvest(&mut flights, false);
             drop(flights);
             self.end(ended);
         }
@@ -377,15 +404,165 @@ impl<P: Portal> Drop for Driver<P> {
     fn drop(&mut self) {
         let mut flights = std::mem::take(self.flights.get_mut());
         let is_stopped = self.portal.stop();
-        let ended = self.harvest(&mut flights);
+        // What is submitted now would work behind the drain, on memory that is freed below.
+        let ended = self.harvest(&mut flights, true);
         self.end(ended);
         for flight in flights {
             if is_stopped || flight.sent.is_empty() {
-                flight.part.abandon(&self.name, "the queue was closed");
+                harmless(|| flight.part.abandon(&self.name, "the queue was closed"));
             } else {
                 // The device may still write there: better lost than freed.
                 std::mem::forget(flight);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::range::{Buffer, Source};
+    use crate::task::Task;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    /// A device of which the test is the hand: it answers when it is told, and with what it is told.
+    #[derive(Default)]
+    struct Puppet {
+        has: Mutex<Vec<Descriptor>>,
+        is_stopped: AtomicBool,
+        was_used_after: AtomicBool,
+    }
+
+    impl Puppet {
+        /// Answers everything, the descriptors of lists too.
+        fn answer(&self, with: impl Fn(&Descriptor) -> Completion) {
+            for descriptor in std::mem::take(&mut *self.has.lock()) {
+                if descriptor.opcode() == 1 {
+                    // SAFETY: a list of so many descriptors, which has not ended.
+                    let list = unsafe {
+                        let list = descriptor.first() as *const Descriptor;
+                        std::slice::from_raw_parts(list, descriptor.size() as usize)
+                    };
+                    list.iter().for_each(|one| tell(one, with(one)));
+                }
+                tell(&descriptor, with(&descriptor));
+            }
+        }
+    }
+
+    fn tell(descriptor: &Descriptor, completion: Completion) {
+        // SAFETY: a record of a descriptor that has not ended.
+        unsafe { &*(descriptor.completion() as *const CompletionRecord) }.write(completion);
+    }
+
+    fn well(_: &Descriptor) -> Completion {
+        Completion { status: SUCCESS, ..Completion::default() }
+    }
+
+    impl Portal for Arc<Puppet> {
+        unsafe fn submit(&self, descriptor: &Descriptor) -> bool {
+            self.was_used_after.fetch_or(self.is_stopped.load(SeqCst), SeqCst);
+            self.has.lock().push(*descriptor);
+            true
+        }
+
+        fn stop(&self) -> bool {
+            self.answer(well);
+            self.is_stopped.store(true, SeqCst);
+            true
+        }
+    }
+
+    fn engine(is_dedicated: bool) -> (Engine, Arc<Puppet>) {
+        let puppet = Arc::new(Puppet::default());
+        let limits = Limits {
+            size: 4,
+            is_dedicated,
+            batch: 2,
+            transfer_bytes: 1 << 20,
+            block_on_fault: false,
+        };
+        (Engine::of(Driver::new("puppet", Arc::clone(&puppet), limits)), puppet)
+    }
+
+    fn copy(bytes: usize) -> Task {
+        let source = Source::from((0..bytes).map(|n| n as u8).collect::<Vec<_>>());
+        Task::copy(&source, Buffer::new(vec![0; bytes]), 0).unwrap()
+    }
+
+    /// What was left of a batch was submitted again by the closing driver, behind the drain, and its memory then freed
+    /// under the device.
+    #[test]
+    fn a_closing_queue_submits_nothing_after_the_drain() {
+        let (engine, puppet) = engine(false);
+        let pieces: Vec<_> = (0..5).map(|n| (Source::from(vec![1; 10]), n * 10)).collect();
+        drop(engine.submit(Task::gather(&pieces, Buffer::new(vec![0; 50])).unwrap()).unwrap());
+        drop(engine);
+        assert!(puppet.is_stopped.load(SeqCst) && !puppet.was_used_after.load(SeqCst));
+    }
+
+    /// Nobody answers what a full dedicated queue loses, the drain of a closing driver least of all.
+    #[test]
+    fn a_dedicated_queue_has_a_place_left_for_the_drain() {
+        let (engine, puppet) = engine(true);
+        let taken: Vec<_> = (0..10).filter_map(|_| engine.submit(copy(10)).ok()).collect();
+        assert_eq!((taken.len(), puppet.has.lock().len()), (3, 3));
+        puppet.answer(well);
+        assert!(taken.into_iter().all(|handle| handle.wait().result.is_ok()));
+    }
+
+    /// A device that copies from the end says so with the fault, for any copy: the rest lies in front.
+    #[test]
+    fn a_copy_that_went_from_its_end_goes_on_in_front() {
+        let (engine, puppet) = engine(false);
+        let handle = engine.submit(copy(100)).unwrap();
+        let start = puppet.has.lock()[0].second();
+        let fault = start + 39;
+        puppet.answer(|_| Completion {
+            status: PAGE_FAULT | BY_WRITE,
+            result: 1,
+            done: 60,
+            fault,
+            crc: 0,
+        });
+        assert!(!handle.poll());
+        let rest = puppet.has.lock()[0];
+        assert_eq!((rest.second(), rest.size()), (start, 40));
+        puppet.answer(well);
+        assert_eq!(handle.wait().result.map(|report| report.bytes), Ok(100));
+    }
+
+    /// A comparison writes nothing, whatever a device says of its fault; the driver wrote to the source.
+    #[test]
+    fn only_targets_are_written_after_a_fault() {
+        static CONSTANT: [u8; 100] = [7; 100];
+        let (engine, puppet) = engine(false);
+        let constant = Source::new(Arc::new(&CONSTANT[..]));
+        let other = Source::from(vec![7; 100]);
+        let handle = engine.submit(Task::compare(&other, &constant).unwrap()).unwrap();
+        let fault = CONSTANT.as_ptr() as u64;
+        puppet.answer(|_| Completion {
+            status: PAGE_FAULT | BY_WRITE,
+            fault,
+            ..Completion::default()
+        });
+        assert!(!handle.poll(), "a write to a constant would have ended the process");
+        puppet.answer(well);
+        assert_eq!(handle.wait().result.map(|report| report.difference), Ok(None));
+    }
+
+    /// A checksum that faults behind its last byte has ended, with the sum that the record has.
+    #[test]
+    fn a_checksum_that_is_done_at_its_fault_is_reported() {
+        let (engine, puppet) = engine(false);
+        let handle = engine.submit(Task::crc(&Source::from(vec![7; 100])).unwrap()).unwrap();
+        puppet.answer(|_| Completion {
+            status: PAGE_FAULT,
+            done: 100,
+            crc: 0xabcd,
+            ..Completion::default()
+        });
+        assert_eq!(handle.wait().result.map(|report| report.crc), Ok(Some(0xabcd)));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The device is emulated and paced. What a submission costs is what this driver and this machine's threads cost, which
 //! is more than the device's; so the size from which one descriptor is as fast as a batch lies higher or lower, and
-//! follows from the pace. Orders are checked, and no absolute rate.
+//! follows from the pace. Orders are checked, and no absolute rate. The submitter polls, as the paper's library does.
+//! Both ways take turns, and the best round of each counts: whatever else runs on this machine only makes one slower.
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -13,7 +14,7 @@ use terrace_movement::{Buffer, Emulated, EmulatedOptions, Source, Task};
 pub(super) const ROW: Row = Row {
     id: "dsa-submit",
     source: "Fuerst, figure 3.4",
-    runs_on: "emulated engine; model xeon-max to follow",
+    runs_on: "emulated engine (model xeon-max: not built)",
     must_show: "batch at least as fast as single below 1 MiB, equal (95 %) from 1 MiB; small batches below peak",
     run,
 };
@@ -35,7 +36,7 @@ fn other(error: terrace_movement::Error) -> Error {
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let rounds = run.size(15, 5);
+    let rounds = run.size(45, 15);
     let options = EmulatedOptions { bytes_per_second: BYTES_PER_SECOND, ..EmulatedOptions::default() };
     let emulated = Emulated::new(options).map_err(other)?;
     let mut reached = Vec::new();
@@ -45,19 +46,19 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         let total = BATCH * bytes;
         let ideal = total as f64 / BYTES_PER_SECOND as f64;
         let mut target = Buffer::new(vec![0; total]);
-        let (mut single, mut batch) = (Vec::new(), Vec::new());
+        let (mut single, mut batch) = (0.0f64, 0.0f64);
         for _ in 0..rounds {
             let start = Instant::now();
             for at in 0..BATCH {
                 target = copied(&emulated, Task::copy(&source, target, at * bytes))?;
             }
-            single.push(ideal / start.elapsed().as_secs_f64());
+            single = single.max(ideal / start.elapsed().as_secs_f64());
             let pieces: Vec<(Source, usize)> = (0..BATCH).map(|at| (source.clone(), at * bytes)).collect();
             let start = Instant::now();
             target = copied(&emulated, Task::gather(&pieces, target))?;
-            batch.push(ideal / start.elapsed().as_secs_f64());
+            batch = batch.max(ideal / start.elapsed().as_secs_f64());
         }
-        reached.push(Reached { bytes, single: median(single), batch: median(batch) });
+        reached.push(Reached { bytes, single, batch });
     }
     Ok(judge(&reached))
 }
@@ -65,13 +66,11 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 /// Copies, and waits.
 fn copied(emulated: &Emulated, task: terrace_movement::Result<Task>) -> Result<Buffer> {
     let handle = emulated.engine().submit(task.map_err(other)?).map_err(|refused| other(refused.error))?;
+    while !handle.poll() {
+        std::thread::yield_now();
+    }
     let target = handle.wait().target;
     target.ok_or_else(|| Error::system("emulate a copy engine")(io::Error::other("a copy without a target")))
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }
 
 fn judge(reached: &[Reached]) -> Outcome {
@@ -79,7 +78,7 @@ fn judge(reached: &[Reached]) -> Outcome {
     let (large, small): (Vec<Reached>, Vec<Reached>) = reached.iter().partition(|of| of.bytes >= 1 << 20);
     for of in &small {
         let what = format!("{} KiB: batch to single", of.bytes >> 10);
-        outcome.checks.push(Check::at_least(what, "at least 1", of.batch / of.single, 0.98));
+        outcome.checks.push(Check::at_least(what, "at least 1", of.batch / of.single, 1.0));
     }
     for of in &large {
         let what = format!("{} KiB: single to batch", of.bytes >> 10);
@@ -91,7 +90,7 @@ fn judge(reached: &[Reached]) -> Outcome {
     }
     outcome.size("descriptors of a batch", BATCH);
     outcome.size("pace, MiB/s", BYTES_PER_SECOND >> 20);
-    outcome.note = "Emulated device, paced; submission and waiting cost what they cost here. Medians.".into();
+    outcome.note = "Emulated device, paced; submission and waiting cost what they cost here. Best rounds.".into();
     outcome.figures.push(
         Figure::new("Share of the device's peak", "bytes of a copy", "share", FigureKind::Bars)
             .over(reached.iter().map(|of| format!("{} KiB", of.bytes >> 10)))
