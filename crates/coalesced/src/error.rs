@@ -30,6 +30,14 @@ pub enum Error {
         /// The most.
         most: usize,
     },
+    /// A range ends before it begins.
+    #[error("the range from {from} to {to} ends before it begins: give the smaller key first")]
+    Reversed {
+        /// Its first key.
+        from: u64,
+        /// Its last key.
+        to: u64,
+    },
     /// The method reads element by element, the regime wants objects whole.
     #[error(
         "the method bypass reads single elements, so no object is read atomically: use the element-wise regime"

@@ -111,6 +111,7 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
     for (step, regime) in [
         (Step::Lock, Regime::Full),
         (Step::VersionCheck, Regime::Full),
+        (Step::Mark, Regime::Full),
         (Step::Lock, Regime::ElementWise),
     ] {
         let found = small_for_lists().into_iter().any(|small| {
@@ -154,6 +155,27 @@ fn what_cannot_be_is_refused() {
     let buckets = |buckets| HashSet::new(remote(), buckets, options(6, Regime::Full)).err();
     assert!(matches!(buckets(0), Some(Error::Buckets { .. })));
     assert!(matches!(buckets(4_000), Some(Error::Full { .. })));
+}
+
+#[test]
+fn the_printed_list_refuses_what_the_others_refuse() {
+    for elements in [0, 511, usize::MAX] {
+        let printed = PrintedList::new(remote(), options(elements, Regime::ElementWise));
+        assert_eq!(printed.err(), Some(Error::Elements { elements, least: 1, most: 510 }));
+    }
+}
+
+#[test]
+fn threads_notice_a_lock_that_is_left_out() {
+    for regime in [Regime::Full, Regime::ElementWise] {
+        let is_noticed = |seed| {
+            let list =
+                List::without(Step::Lock, Arc::new(Native::new(1 << 20)), options(4, regime));
+            let verdict = stressed(&list.expect("a list"), programs(4, 4_000, 24, 3, seed), 24);
+            !verdict.is_linearizable()
+        };
+        assert!((0..20).any(is_noticed), "{regime}");
+    }
 }
 
 #[test]
