@@ -50,15 +50,6 @@ pub enum Method {
 impl Method {
     /// Every method.
     pub const ALL: [Method; 3] = [Method::Fragment, Method::CopyPointer, Method::Bypass];
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Fragment => "fragment",
-            Method::CopyPointer => "copy-pointer",
-            Method::Bypass => "bypass",
-        }
-    }
 }
 
 /// The kinds of back ends, by name.

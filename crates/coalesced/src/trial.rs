@@ -1,15 +1,27 @@
 //! Trials of structures: clients whose histories are checked, running freely or under every schedule.
 
 use crate::backend::Backend;
+#[cfg(test)]
+use crate::backend::{Method, Regime};
 use crate::blink::{BlinkSession, BlinkTree};
 use crate::hash::{HashSession, HashSet};
 use crate::list::printed::{PrintedList, PrintedSession};
 use crate::list::{List, ListSession};
+#[cfg(test)]
+use crate::object::Access;
 use crate::remote::{Remote, Schedule, each_schedule};
 use std::sync::Arc;
 use terrace_workload::history::{Call, Client, Operation, Recorder, Response, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 use terrace_workload::random::Rng;
+
+/// Regimes and methods that go together.
+#[cfg(test)]
+pub(crate) fn accesses() -> impl Iterator<Item = (Regime, Method)> {
+    let all = [Regime::Full, Regime::ElementWise].into_iter();
+    let all = all.flat_map(|regime| Method::ALL.map(|method| (regime, method)));
+    all.filter(|(regime, method)| Access::new(*regime, *method).is_ok())
+}
 
 /// What is asked of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

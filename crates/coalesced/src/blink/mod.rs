@@ -33,8 +33,8 @@ use node::{ABOUT, About, HIGH, KEYS, Layout, MOST_KEYS, MOST_LEVELS, NO_BOUND, R
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A map from keys to values, in nodes of several keys. [`Options::elements`] are the keys of a node: two at least, since
-/// of two children no two halves can be made that have two each.
+/// A map from keys to values, in nodes of several keys. [`Options::elements`] are the keys of a node: two at least,
+/// since of two children no two halves can be made that have two each.
 ///
 /// ```
 /// use terrace_coalesced::{BlinkTree, Method, Native, Options, Regime};

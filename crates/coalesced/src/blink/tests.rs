@@ -2,19 +2,12 @@ use super::*;
 use crate::backend::Method;
 use crate::native::Native;
 use crate::remote::{Atomicity, Network, Remote, Schedule};
-use crate::trial::{explored, in_turns, programs, small_for_trees, stressed};
+use crate::trial::{accesses, explored, in_turns, programs, small_for_trees, stressed};
 use std::collections::BTreeMap;
 use terrace_workload::random::Rng;
 
 fn options(elements: usize, regime: Regime) -> Options {
     Options { elements, regime, method: Method::CopyPointer }
-}
-
-/// Regimes and methods that go together.
-fn accesses() -> impl Iterator<Item = (Regime, Method)> {
-    let all = [Regime::Full, Regime::ElementWise].into_iter();
-    let all = all.flat_map(|regime| Method::ALL.map(|method| (regime, method)));
-    all.filter(|(regime, method)| Access::new(*regime, *method).is_ok())
 }
 
 fn native(elements: usize, (regime, method): (Regime, Method)) -> BlinkTree<Native> {
@@ -214,7 +207,7 @@ fn threads_that_insert_their_own_keys_lose_none() {
 }
 
 fn remote(atomicity: Atomicity) -> Arc<Remote> {
-    Arc::new(Remote::new(1 << 12, atomicity, Network::default(), 5))
+    Arc::new(Remote::new(1 << 12, atomicity, Network::default(), 5).expect("a server"))
 }
 
 const KINDS: [(Regime, Atomicity); 3] = [

@@ -59,7 +59,7 @@ const SERVER_BLOCK_WORDS: u64 = 512;
 /// ```
 /// use terrace_coalesced::{Atomicity, Backend, Context, Network, Regime, Remote};
 ///
-/// let memory = Remote::new(1 << 12, Atomicity::Line, Network::default(), 1);
+/// let memory = Remote::new(1 << 12, Atomicity::Line, Network::default(), 1)?;
 /// let at = memory.allocate(1, 8, Regime::Full)?.first;
 /// let mut context = memory.context();
 /// context.store(at, 7);
@@ -84,11 +84,13 @@ pub struct Remote {
 impl Remote {
     /// A memory of so many words, all zero; the order of chunks follows from `seed`.
     ///
-    /// # Panics
-    /// If no server has it.
-    pub fn new(words: usize, atomicity: Atomicity, network: Network, seed: u64) -> Remote {
-        assert!(network.servers > 0, "a server has the memory");
-        Remote {
+    /// # Errors
+    /// [`Error::NoServers`].
+    pub fn new(words: usize, atomicity: Atomicity, network: Network, seed: u64) -> Result<Remote> {
+        if network.servers == 0 {
+            return Err(Error::NoServers);
+        }
+        Ok(Remote {
             lines: (0..words.div_ceil(LINE_WORDS)).map(|_| Mutex::default()).collect(),
             fresh: AtomicU64::new(LINE_WORDS as u64),
             atomicity,
@@ -98,7 +100,7 @@ impl Remote {
             clients: AtomicUsize::new(0),
             ended: Default::default(),
             seed,
-        }
+        })
     }
 
     /// The next `clients` contexts are clients that take turns, in the order in which they are given out: each runs in
