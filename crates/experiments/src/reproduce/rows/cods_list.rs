@@ -46,7 +46,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Ok(coalesced::native(&list, load(reads), operations, repeats))
     };
     (run.tell)("native");
-    let sweep = |reads| ELEMENTS.iter().map(|n| native(*n, reads, Regime::ElementWise)).collect();
+    let sweep = |reads| -> Result<Vec<f64>> {
+        ELEMENTS.iter().map(|n| native(*n, reads, Regime::ElementWise)).collect()
+    };
     let swept: Result<Vec<Vec<f64>>> = READS.into_iter().map(sweep).collect();
     let swept = swept?;
     let regimes = native(8, 95, Regime::Full)? / native(8, 95, Regime::ElementWise)?;
