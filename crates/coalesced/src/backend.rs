@@ -19,7 +19,8 @@ pub const LINE_WORDS: usize = 8;
 /// What a back end promises of a whole object. Of a single element it always promises that it is never torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Regime {
-    /// A get and a set of an object happen at one instant each.
+    /// A get and a set of an object happen at one instant each, as gets and sets see it. An access of a single element
+    /// may come between the elements of a set, or of a get.
     Full,
     /// Each element is moved at an instant of its own, in any order: a get may find elements of several sets.
     ElementWise,
@@ -49,15 +50,6 @@ pub enum Method {
 impl Method {
     /// Every method.
     pub const ALL: [Method; 3] = [Method::Fragment, Method::CopyPointer, Method::Bypass];
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Fragment => "fragment",
-            Method::CopyPointer => "copy-pointer",
-            Method::Bypass => "bypass",
-        }
-    }
 }
 
 /// The kinds of back ends, by name.
@@ -134,6 +126,9 @@ impl Transactions {
 /// One thread's access to far memory. Places are numbers of words.
 ///
 /// Single elements are accessed with acquire and release order, as are the elements of an object that is moved.
+///
+/// # Panics
+/// All of it may, at places that [`Backend::allocate`] did not give.
 pub trait Context {
     /// The element at `at`.
     fn load(&mut self, at: u64) -> u64;
@@ -174,6 +169,11 @@ impl Objects {
 /// Takes `objects` objects of `words` words out of a memory of `size` words, whose first `fresh` are taken. Each is
 /// aligned so that it touches as few lines as it can.
 pub(crate) fn take(fresh: &AtomicU64, objects: usize, words: usize, size: u64) -> Result<Objects> {
+    let full = Error::Full { words: size };
+    // Then nothing below overflows.
+    if words as u64 > size {
+        return Err(full);
+    }
     let words = words as u64;
     let (line, short) = (LINE_WORDS as u64, words.next_power_of_two());
     let (stride, align) =
@@ -183,7 +183,7 @@ pub(crate) fn take(fresh: &AtomicU64, objects: usize, words: usize, size: u64) -
         let end = fresh.next_multiple_of(align).checked_add(all)?;
         (end <= size).then_some(end)
     });
-    let first = taken.map_err(|_| Error::Full { words: size })?.next_multiple_of(align);
+    let first = taken.map_err(|_| full)?.next_multiple_of(align);
     Ok(Objects { first, stride })
 }
 

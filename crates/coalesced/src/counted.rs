@@ -1,14 +1,14 @@
 //! A memory that counts the transactions of each context.
 
 use crate::backend::{Backend, Context, Method, Objects, Regime, Transactions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Another memory, with each transaction counted. A transaction moves up to so many words of one object.
 ///
 /// ```
 /// use terrace_coalesced::{Access, Backend, CObject, CPointer, Context, Counted, Method, Native, Regime};
 ///
-/// let memory = Counted::new(Native::new(1024), 8);
+/// let memory = Counted::new(Native::new(1024), 8)?;
 /// let far = CPointer::new(memory.allocate(1, 10, Regime::ElementWise)?.first);
 /// let mut context = memory.context();
 /// let access = Access::new(Regime::ElementWise, Method::CopyPointer)?;
@@ -26,11 +26,13 @@ impl<B> Counted<B> {
     /// Counts what is moved in `inner` by transactions of up to `words` words (a line of a processor has 8, one of a
     /// GPU 16, a packet of a network 512).
     ///
-    /// # Panics
-    /// If a transaction were to move nothing.
-    pub fn new(inner: B, words: usize) -> Counted<B> {
-        assert!(words > 0, "a transaction moves a word at least");
-        Counted { inner, words }
+    /// # Errors
+    /// [`Error::NoWords`].
+    pub fn new(inner: B, words: usize) -> Result<Counted<B>> {
+        if words == 0 {
+            return Err(Error::NoWords);
+        }
+        Ok(Counted { inner, words })
     }
 }
 

@@ -30,6 +30,14 @@ pub enum Error {
         /// The most.
         most: usize,
     },
+    /// A range ends before it begins.
+    #[error("the range from {from} to {to} ends before it begins: give the smaller key first")]
+    Reversed {
+        /// Its first key.
+        from: u64,
+        /// Its last key.
+        to: u64,
+    },
     /// The method reads element by element, the regime wants objects whole.
     #[error(
         "the method bypass reads single elements, so no object is read atomically: use the element-wise regime"
@@ -55,6 +63,12 @@ pub enum Error {
         /// Its name.
         name: &'static str,
     },
+    /// Transactions that would move nothing.
+    #[error("transactions of 0 words: give the words that one moves, 8 for a line of a processor")]
+    NoWords,
+    /// A remote memory that nobody has.
+    #[error("a remote memory on 0 servers: give it one at least")]
+    NoServers,
     /// No memory is left: none that is fresh, and no node has become free again.
     #[error(
         "the memory of {words} words is full: make it larger, or remove keys and end sessions that stand still"

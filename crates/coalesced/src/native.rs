@@ -33,7 +33,9 @@ const SPINS: u32 = 6;
 /// ```
 #[derive(Debug)]
 pub struct Native {
-    words: Box<[AtomicU64]>,
+    memory: Box<[AtomicU64]>,
+    /// Words before the first line of the processor that lies in `memory`; that is where places begin.
+    skew: usize,
     /// Number of the first word that has not been handed out.
     fresh: AtomicU64,
 }
@@ -41,19 +43,23 @@ pub struct Native {
 impl Native {
     /// So many words, all zero.
     pub fn new(words: usize) -> Native {
-        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let memory: Box<[AtomicU64]> =
+            (0..words.saturating_add(LINE_WORDS)).map(|_| AtomicU64::new(0)).collect();
+        let skew = memory.as_ptr().addr() / 8 % LINE_WORDS;
+        let skew = (LINE_WORDS - skew) % LINE_WORDS;
         // The first line is nobody's, so that no object is at `NULL`.
-        Native { words, fresh: AtomicU64::new(LINE_WORDS as u64) }
+        Native { memory, skew, fresh: AtomicU64::new(LINE_WORDS as u64) }
     }
 
     #[inline(always)]
     fn word(&self, at: u64) -> &AtomicU64 {
-        &self.words[at as usize]
+        &self.memory[self.skew + at as usize]
     }
 
     #[inline(always)]
     fn object(&self, at: u64, words: usize) -> &[AtomicU64] {
-        &self.words[at as usize..at as usize + words]
+        let from = self.skew + at as usize;
+        &self.memory[from..from + words]
     }
 }
 
@@ -67,7 +73,8 @@ impl Backend for Native {
     fn allocate(&self, objects: usize, words: usize, regime: Regime) -> Result<Objects> {
         // The sequence word stands before a fully atomic object.
         let before = usize::from(regime == Regime::Full);
-        let Objects { first, stride } = take(&self.fresh, objects, words + before, self.words())?;
+        let words = words.saturating_add(before);
+        let Objects { first, stride } = take(&self.fresh, objects, words, self.words())?;
         Ok(Objects { first: first + before as u64, stride })
     }
 
@@ -76,7 +83,7 @@ impl Backend for Native {
     }
 
     fn words(&self) -> u64 {
-        self.words.len() as u64
+        (self.memory.len() - LINE_WORDS) as u64
     }
 }
 
@@ -192,6 +199,18 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
+    /// The allocator begins large blocks 16 bytes into a page: every node of a line lay in two.
+    #[test]
+    fn lines_are_the_processors() {
+        for words in [8, 100, 4096, 1 << 18] {
+            let memory = Native::new(words);
+            assert_eq!(memory.words(), words as u64);
+            let address = std::ptr::from_ref(memory.word(0)).addr();
+            assert_eq!(address % (8 * LINE_WORDS), 0, "{words} words");
+            assert_eq!(memory.word(words as u64 - 1).load(Ordering::Relaxed), 0);
+        }
+    }
+
     #[test]
     fn objects_touch_as_few_lines_as_they_can() {
         let memory = Native::new(4096);
@@ -205,5 +224,10 @@ mod tests {
         }
         assert_eq!(memory.allocate(1, 5000, Regime::Full), Err(Error::Full { words: 4096 }));
         assert_eq!(memory.allocate(usize::MAX, 9, Regime::Full), Err(Error::Full { words: 4096 }));
+        for words in [usize::MAX, usize::MAX - 1, usize::MAX / 2 + 2] {
+            for regime in [Regime::Full, Regime::ElementWise] {
+                assert_eq!(memory.allocate(1, words, regime), Err(Error::Full { words: 4096 }));
+            }
+        }
     }
 }

@@ -1,15 +1,27 @@
 //! Trials of structures: clients whose histories are checked, running freely or under every schedule.
 
 use crate::backend::Backend;
+#[cfg(test)]
+use crate::backend::{Method, Regime};
 use crate::blink::{BlinkSession, BlinkTree};
 use crate::hash::{HashSession, HashSet};
 use crate::list::printed::{PrintedList, PrintedSession};
 use crate::list::{List, ListSession};
+#[cfg(test)]
+use crate::object::Access;
 use crate::remote::{Remote, Schedule, each_schedule};
 use std::sync::Arc;
 use terrace_workload::history::{Call, Client, Operation, Recorder, Response, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 use terrace_workload::random::Rng;
+
+/// Regimes and methods that go together.
+#[cfg(test)]
+pub(crate) fn accesses() -> impl Iterator<Item = (Regime, Method)> {
+    let all = [Regime::Full, Regime::ElementWise].into_iter();
+    let all = all.flat_map(|regime| Method::ALL.map(|method| (regime, method)));
+    all.filter(|(regime, method)| Access::new(*regime, *method).is_ok())
+}
 
 /// What is asked of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,14 +224,14 @@ pub struct Small {
     pub keys: u64,
 }
 
-fn small(before: impl IntoIterator<Item = u64>, programs: [[&[Asked]; 2]; 5]) -> Vec<Small> {
+fn small(before: impl IntoIterator<Item = u64>, programs: &[[&[Asked]; 2]]) -> Vec<Small> {
     let before: Vec<Asked> = before.into_iter().map(Asked::Insert).collect();
-    let small = |programs: [&[Asked]; 2]| Small {
+    let small = |programs: &[&[Asked]; 2]| Small {
         before: before.clone(),
         programs: programs.map(<[Asked]>::to_vec).to_vec(),
         keys: 20,
     };
-    programs.map(small).to_vec()
+    programs.iter().map(small).collect()
 }
 
 /// Updates of neighbouring nodes, of one node, and at the end, for lists whose nodes have one or two keys.
@@ -227,7 +239,7 @@ pub fn small_for_lists() -> Vec<Small> {
     use Asked::{Contains, Insert, Remove};
     small(
         [2, 4, 6],
-        [
+        &[
             [&[Insert(1)], &[Remove(4)]],
             [&[Insert(3), Remove(2)], &[Insert(5)]],
             [&[Remove(2)], &[Remove(4), Contains(2)]],
@@ -237,17 +249,22 @@ pub fn small_for_lists() -> Vec<Small> {
     )
 }
 
-/// Splits of leaves and of the root, and reads beside a change, for trees whose nodes have two pairs.
+/// Splits of leaves and of the root, reads beside a change, and merges of leaves and above beside all of these, for
+/// trees whose nodes have two keys.
 pub fn small_for_trees() -> Vec<Small> {
     use Asked::{Contains, Insert, Remove};
     small(
         (0..6).map(|i| 2 * i),
-        [
+        &[
             [&[Insert(3)], &[Contains(2)]],
             [&[Insert(1)], &[Insert(3)]],
             [&[Remove(2)], &[Insert(3)]],
             [&[Remove(2), Insert(2)], &[Contains(0)]],
             [&[Insert(11), Insert(12)], &[Insert(13)]],
+            [&[Remove(0), Remove(2)], &[Insert(5)]],
+            [&[Remove(4), Remove(6)], &[Remove(0), Remove(2)]],
+            [&[Remove(10), Remove(8)], &[Contains(8), Insert(7)]],
+            [&[Remove(4), Remove(6), Insert(6)], &[Insert(1), Insert(3)]],
         ],
     )
 }

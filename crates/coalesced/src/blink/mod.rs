@@ -15,12 +15,11 @@
 //!   after all else is written. That is two loads more for each node, and readers wait for a writer that is at it. (A
 //!   version *within* the get proves nothing: it may be the first element that was read.)
 //!
-//! A removal takes a key out of its leaf. Nodes are not merged, as in Lehman and Yao; an empty leaf stays, keeps its
-//! part of the keys, and is filled again by them. So a tree has as many nodes as its keys ever needed in their places,
-//! no node is ever used again, and a reader can go on from any node that it knows. Keys that move on for ever (a queue
-//! by time) leave their empty leaves behind; merging needs the protocol of Lanin and Shasha (1986), which is not
-//! built.
+//! A removal takes a key out of its leaf. A leaf that becomes empty merges with a neighbour (`merge.rs`), and so do the
+//! nodes above it that become empty by that. The node that is left over is used again after all operations under way
+//! have ended (`pool.rs`). The paper's tree has no removal.
 
+mod merge;
 mod node;
 #[cfg(test)]
 mod tests;
@@ -30,11 +29,12 @@ use crate::error::{Error, Result};
 use crate::list::{LeftOut, MOST_KEY, Options, Step};
 use crate::object::{Access, CObject, CPointer};
 use crate::pool::{Nodes, Pool};
-use node::{ABOUT, About, HIGH, KEYS, MOST_LEVELS, MOST_PAIRS, NO_BOUND, RIGHT, position};
+use node::{ABOUT, About, HIGH, KEYS, Layout, MOST_KEYS, MOST_LEVELS, NO_BOUND, RIGHT, position};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A map from keys to values, in nodes of several pairs. [`Options::elements`] are the pairs of a node: two at least,
-/// since an inner node with one child leads nowhere.
+/// A map from keys to values, in nodes of several keys. [`Options::elements`] are the keys of a node: two at least,
+/// since of two children no two halves can be made that have two each.
 ///
 /// ```
 /// use terrace_coalesced::{BlinkTree, Method, Native, Options, Regime};
@@ -44,6 +44,7 @@ use std::sync::Arc;
 /// let tree = BlinkTree::new(Arc::new(Native::new(1 << 16)), options)?;
 /// let mut session = tree.session()?;
 /// assert_eq!((session.put(7, 1)?, session.put(7, 2)?), (None, Some(1)));
+/// assert_eq!(session.range(0..=100)?, [(7, 2)]);
 /// assert_eq!((session.get(7), session.remove(7), session.get(7)), (Some(2), Some(2), None));
 /// # Ok::<(), terrace_coalesced::Error>(())
 /// ```
@@ -78,11 +79,11 @@ impl<B: Backend> BlinkTree<B> {
     fn with(left_out: LeftOut, backend: Arc<B>, options: Options) -> Result<BlinkTree<B>> {
         let Options { elements, regime, method } = options;
         let access = Access::new(regime, method)?;
-        let most = (backend.most_words(regime)?.saturating_sub(KEYS) / 2).min(MOST_PAIRS);
+        let most = (backend.most_words(regime)?.saturating_sub(node::words(0)) / 2).min(MOST_KEYS);
         if !(2..=most).contains(&elements) {
             return Err(Error::Elements { elements, least: 2, most });
         }
-        let words = KEYS + 2 * elements;
+        let words = node::words(elements);
         let root = backend.allocate(1, words, regime)?.first;
         let mut empty = CObject::new(words);
         empty.near()[HIGH] = NO_BOUND;
@@ -95,13 +96,14 @@ impl<B: Backend> BlinkTree<B> {
     /// # Errors
     /// [`Error::Sessions`].
     pub fn session(&self) -> Result<BlinkSession<'_, B>> {
-        let near = || CObject::new(KEYS + 2 * self.elements);
+        let near = || CObject::new(node::words(self.elements));
         Ok(BlinkSession {
             tree: self,
             context: self.pool.backend().context(),
             nodes: self.pool.nodes()?,
             here: near(),
             spare: near(),
+            parent: near(),
             path: [NULL; MOST_LEVELS],
             levels: 1,
         })
@@ -115,8 +117,10 @@ pub struct BlinkSession<'t, B: Backend> {
     nodes: Nodes<'t, B>,
     /// The node that a search stopped at.
     here: CObject,
-    /// A node that is being made.
+    /// A node that is being made, or the right one of a merge.
     spare: CObject,
+    /// The parent in a merge.
+    parent: CObject,
     /// The nodes through which the search went down, by level.
     path: [u64; MOST_LEVELS],
     /// Levels of the tree when it was last gone down.
@@ -144,7 +148,10 @@ enum Way {
 impl<'t, B: Backend> BlinkSession<'t, B> {
     /// The value of `key`.
     pub fn get(&mut self, key: u64) -> Option<u64> {
-        self.find(self.tree.root, key, 0).found
+        self.nodes.enter();
+        let found = self.find(self.tree.root, key, 0).found;
+        self.nodes.leave();
+        found
     }
 
     /// Gives `key` a value; its value before.
@@ -157,29 +164,56 @@ impl<'t, B: Backend> BlinkSession<'t, B> {
         }
         // A node for each level that is split, and one more for the root.
         self.nodes.reserve(self.levels + 2)?;
+        self.nodes.enter();
         let read = self.lock(self.tree.root, key, 0);
-        if let Some(before) = read.found {
-            self.here.near()[KEYS + self.tree.elements + read.i] = value;
-            self.publish(read.at, read.about.changed(0, read.about.pairs()));
-            return Ok(Some(before));
+        if read.found.is_some() {
+            let at = Layout::of(self.tree.elements, 0).value(read.i);
+            self.here.near()[at] = value;
+            self.publish_here(read.at, read.about.changed(0, read.about.keys()));
+        } else {
+            self.add(read, (key, value));
         }
-        self.add(read, (key, value));
-        Ok(None)
+        self.nodes.leave();
+        Ok(read.found)
     }
 
     /// Takes `key` out; the value that it had.
     pub fn remove(&mut self, key: u64) -> Option<u64> {
-        let read = self.find(self.tree.root, key, 0);
-        read.found?;
-        let read = self.lock(read.at, key, 0);
-        let pairs = read.about.pairs();
-        if read.found.is_some() {
-            node::remove(&mut self.here, self.tree.elements, pairs, read.i);
-            self.publish(read.at, read.about.changed(0, pairs - 1));
-        } else {
-            self.free(read);
+        self.nodes.enter();
+        let found = self.take_out(key);
+        self.nodes.leave();
+        found
+    }
+
+    /// The pairs of the keys in `keys`, in order: of each leaf as it was at one moment, which need not be that of the
+    /// next leaf. A pair that is there all the while is found.
+    ///
+    /// # Errors
+    /// [`Error::Reversed`].
+    pub fn range(&mut self, keys: RangeInclusive<u64>) -> Result<Vec<(u64, u64)>> {
+        let (mut from, to) = keys.into_inner();
+        if from > to {
+            return Err(Error::Reversed { from, to });
         }
-        read.found
+        self.nodes.enter();
+        let layout = Layout::of(self.tree.elements, 0);
+        let (mut pairs, mut at) = (Vec::new(), self.find(self.tree.root, from, 0).at);
+        loop {
+            let about = self.read_whole(at);
+            let near = self.here.near();
+            // A dead leaf leads to the one that took its keys over.
+            if !about.is_dead() {
+                let found = (0..about.keys()).map(|i| (near[KEYS + i], near[layout.value(i)]));
+                pairs.extend(found.filter(|(key, _)| (from..=to).contains(key)));
+                if near[HIGH] >= to {
+                    break;
+                }
+                from = from.max(near[HIGH] + 1);
+            }
+            at = near[RIGHT];
+        }
+        self.nodes.leave();
+        Ok(pairs)
     }
 
     /// This thread's access to far memory.
@@ -205,23 +239,35 @@ impl<'t, B: Backend> BlinkSession<'t, B> {
         }
     }
 
-    /// Reads a node, all of one version.
+    /// Where `key` leads from the node at `at`.
     fn look(&mut self, at: u64, key: u64, level: usize) -> (About, Way) {
+        self.read(at, |session, about| session.way(about, key, level))
+    }
+
+    /// Reads the node at `at`, all of one version, and has it near.
+    fn read_whole(&mut self, at: u64) -> About {
+        self.read(at, |session, _| session.here.fill(&mut session.context)).0
+    }
+
+    /// Reads a node, all of one version, for `use_it`. It may be of two versions: then that is called again.
+    #[inline]
+    fn read<T>(&mut self, at: u64, mut use_it: impl FnMut(&mut Self, About) -> T) -> (About, T) {
         let far = CPointer::new(at);
         let is_whole = self.tree.access.regime() == Regime::Full;
         for tries in 0.. {
             if is_whole {
                 far.get(&mut self.context, &mut self.here, self.tree.access);
                 let about = About(self.here.near()[ABOUT]);
-                return (about, self.way(about, key, level));
+                return (about, use_it(self, about));
             }
             let about = About(far.load(&mut self.context, ABOUT));
-            if !about.is_locked() {
+            // What is dead does not change.
+            if !about.is_locked() || about.is_dead() {
                 far.get(&mut self.context, &mut self.here, self.tree.access);
-                let way = self.way(about, key, level);
+                let used = use_it(self, about);
                 let is_checked = !self.tree.left_out.is(Step::VersionCheck);
                 if !is_checked || far.load(&mut self.context, ABOUT) == about.0 {
-                    return (about, way);
+                    return (about, used);
                 }
             }
             self.context.pause(tries);
@@ -229,70 +275,53 @@ impl<'t, B: Backend> BlinkSession<'t, B> {
         unreachable!("tries do not end")
     }
 
-    /// Where `key` leads from the node that is being read. It may be of two versions: what comes out is checked then.
     #[inline]
     fn way(&mut self, about: About, key: u64, level: usize) -> Way {
         let (node, context) = (&self.here, &mut self.context);
-        if key > node.load(context, HIGH) {
+        if about.is_dead() || key > node.load(context, HIGH) {
             return Way::Right(node.load(context, RIGHT));
         }
-        let pairs = about.pairs();
-        let i = position(node, context, pairs, key);
-        let values = KEYS + self.tree.elements;
+        let i = position(node, context, about.keys(), key);
+        let value = Layout::of(self.tree.elements, about.level()).value(i);
         if about.level() > level {
-            return Way::Down(node.load(context, values + i.saturating_sub(1)));
+            return Way::Down(node.load(context, value));
         }
-        let is_there = i < pairs && node.load(context, KEYS + i) == key;
-        Way::Here(i, is_there.then(|| node.load(context, values + i)))
+        let is_there = level == 0 && i < about.keys() && node.load(context, KEYS + i) == key;
+        Way::Here(i, is_there.then(|| node.load(context, value)))
     }
 
     /// Locks the node of `level` that stands for `key`, from `at` on, and has all of it near.
     fn lock(&mut self, mut at: u64, key: u64, level: usize) -> Read {
         for tries in 0.. {
             let read = self.find(at, key, level);
-            let far = CPointer::new(read.at);
-            let seen = match self.tree.left_out {
-                left_out if left_out.is(Step::VersionCheck) => {
-                    About(far.load(&mut self.context, ABOUT))
-                }
-                _ => read.about,
-            };
-            let is_free = !seen.is_locked() && !read.about.is_locked();
-            let is_left_out = self.tree.left_out.is(Step::Lock);
-            if is_left_out
-                || is_free
-                    && far
-                        .compare_and_swap(&mut self.context, ABOUT, seen.0, seen.locked().0)
-                        .is_ok()
-            {
-                self.here.fill(&mut self.context);
+            if self.try_lock(&read) {
                 return read;
             }
             self.context.pause(tries);
-            // Nodes stay, and so does what is to their right: from here it goes on.
+            // What a node stands for is found from it for as long as this operation lasts.
             at = read.at;
         }
         unreachable!("tries do not end")
     }
 
-    /// Unlocks a node that was not changed.
-    fn free(&mut self, read: Read) {
-        CPointer::new(read.at).store(&mut self.context, ABOUT, read.about.0);
-    }
-
-    /// Writes the locked node that is near, and frees it.
-    fn publish(&mut self, at: u64, about: About) {
-        let far = CPointer::new(at);
-        let is_whole = self.tree.access.regime() == Regime::Full;
-        // Element by element the word about it would be free while others are old.
-        self.here.near()[ABOUT] = if is_whole { about.0 } else { about.locked().0 };
-        far.set(&mut self.context, &self.here, self.tree.access);
-        if !is_whole {
-            far.store(&mut self.context, ABOUT, about.0);
+    /// Locks a node if it is still what was read, and has all of it near.
+    fn try_lock(&mut self, read: &Read) -> bool {
+        let (far, left_out) = (CPointer::new(read.at), self.tree.left_out);
+        let seen = match left_out.is(Step::VersionCheck) {
+            true => About(far.load(&mut self.context, ABOUT)),
+            false => read.about,
+        };
+        let is_free = !seen.is_locked() && !read.about.is_locked();
+        let (current, locked) = (seen.0, seen.locked().0);
+        let is_locked = left_out.is(Step::Lock)
+            || is_free && far.compare_and_swap(&mut self.context, ABOUT, current, locked).is_ok();
+        if is_locked {
+            self.here.fill(&mut self.context);
         }
+        is_locked
     }
 
-    /// Writes a node that nobody can find yet.
+    /// Writes a node: one that nobody can find yet, or one that stays locked.
     fn write(
         context: &mut B::Context<'t>,
         access: Access,
@@ -304,64 +333,96 @@ impl<'t, B: Backend> BlinkSession<'t, B> {
         CPointer::new(at).set(context, node, access);
     }
 
-    /// Adds a pair to the locked node that is near, and a pair for each new node to its parent.
+    /// Writes a locked node, and frees it.
+    fn publish(
+        context: &mut B::Context<'t>,
+        access: Access,
+        at: u64,
+        node: &mut CObject,
+        about: About,
+    ) {
+        if access.regime() == Regime::Full {
+            return Self::write(context, access, at, node, about);
+        }
+        // Element by element the word about it would be free, or dead, while others are old.
+        Self::write(context, access, at, node, about.held());
+        CPointer::new(at).store(context, ABOUT, about.0);
+    }
+
+    /// Writes the locked node that is near, and frees it.
+    fn publish_here(&mut self, at: u64, about: About) {
+        Self::publish(&mut self.context, self.tree.access, at, &mut self.here, about);
+    }
+
+    /// Takes a key out of its leaf, and the leaf out of the tree if it is empty then.
+    fn take_out(&mut self, key: u64) -> Option<u64> {
+        let mut at = self.tree.root;
+        for tries in 0.. {
+            let read = self.find(at, key, 0);
+            read.found?;
+            if self.try_lock(&read) {
+                let keys = read.about.keys();
+                Layout::of(self.tree.elements, 0).remove(&mut self.here, keys, read.i);
+                self.publish_here(read.at, read.about.changed(0, keys - 1));
+                if keys == 1 && read.at != self.tree.root {
+                    self.merge_empty(key);
+                }
+                return read.found;
+            }
+            self.context.pause(tries);
+            at = read.at;
+        }
+        unreachable!("tries do not end")
+    }
+
+    /// Adds a pair to the locked node that is near, and a separator for each new node to its parent.
     fn add(&mut self, mut read: Read, mut pair: (u64, u64)) {
-        let elements = self.tree.elements;
         loop {
-            let (pairs, level) = (read.about.pairs(), read.about.level());
-            if pairs < elements {
-                node::insert(&mut self.here, elements, pairs, read.i, pair);
-                return self.publish(read.at, read.about.changed(level, pairs + 1));
+            let (keys, level) = (read.about.keys(), read.about.level());
+            let layout = Layout::of(self.tree.elements, level);
+            if keys < self.tree.elements {
+                layout.insert(&mut self.here, keys, read.i, pair);
+                return self.publish_here(read.at, read.about.changed(level, keys + 1));
             }
             if read.at == self.tree.root {
                 return self.split_root(read, pair);
             }
             let new = self.nodes.take();
-            let (left, right) =
-                node::split(&mut self.here, &mut self.spare, elements, read.i, pair);
-            let access = self.tree.access;
-            Self::write(&mut self.context, access, new, &mut self.spare, About::of(level, right));
-            let bound = self.bound(level, left);
-            (self.here.near()[RIGHT], self.here.near()[HIGH]) = (new, bound);
-            self.publish(read.at, read.about.changed(level, left));
+            let halves = layout.split(&mut self.here, &mut self.spare, read.i, pair);
+            let about = About::of(level, halves.right);
+            Self::write(&mut self.context, self.tree.access, new, &mut self.spare, about);
+            let near = self.here.near();
+            (near[RIGHT], near[HIGH]) = (new, halves.bound);
+            self.publish_here(read.at, read.about.changed(level, halves.left));
             // The tree grew while this went on: the parent's nodes were not reserved. Searches go right instead.
             if !self.nodes.has(2) {
                 return;
             }
-            pair = (bound, new);
-            read = self.lock_parent(level + 1, bound);
+            pair = (halves.bound, new);
+            // The parent stands for the right half, too, and so for a key above the bound.
+            let known = self.path[level + 1];
+            let from = if known == NULL { self.tree.root } else { known };
+            read = self.lock(from, halves.bound + 1, level + 1);
         }
-    }
-
-    /// The largest key of the left part of a split, whose pairs are near: of a leaf its last one, of an inner node the
-    /// lower bound of the right part.
-    fn bound(&mut self, level: usize, left: usize) -> u64 {
-        if level == 0 { self.here.near()[KEYS + left - 1] } else { self.spare.near()[KEYS] }
-    }
-
-    /// Locks the node of `level` that is to have a child for the keys above `bound`.
-    fn lock_parent(&mut self, level: usize, bound: u64) -> Read {
-        // Only the root changes its level, and everything is found from there.
-        let known = self.path[level];
-        let from = if known == NULL { self.tree.root } else { known };
-        // `bound` is smaller than the largest key of the parent, which stands for the right part, too.
-        self.lock(from, bound + 1, level)
     }
 
     /// Splits the locked root, which is full, around one more pair.
     fn split_root(&mut self, read: Read, pair: (u64, u64)) {
-        let (elements, level, access) = (self.tree.elements, read.about.level(), self.tree.access);
-        let (at_left, at_right) = (self.nodes.take(), self.nodes.take());
-        let (left, right) = node::split(&mut self.here, &mut self.spare, elements, read.i, pair);
-        let bound = self.bound(level, left);
-        Self::write(&mut self.context, access, at_right, &mut self.spare, About::of(level, right));
-        (self.here.near()[RIGHT], self.here.near()[HIGH]) = (at_right, bound);
-        Self::write(&mut self.context, access, at_left, &mut self.here, About::of(level, left));
+        let (level, access) = (read.about.level(), self.tree.access);
+        let layout = Layout::of(self.tree.elements, level);
+        let (left, right) = (self.nodes.take(), self.nodes.take());
+        let halves = layout.split(&mut self.here, &mut self.spare, read.i, pair);
+        let about = About::of(level, halves.right);
+        Self::write(&mut self.context, access, right, &mut self.spare, about);
         let near = self.here.near();
-        (near[RIGHT], near[HIGH]) = (NULL, NO_BOUND);
-        (near[KEYS], near[KEYS + elements]) = (0, at_left);
-        (near[KEYS + 1], near[KEYS + elements + 1]) = (bound, at_right);
+        (near[RIGHT], near[HIGH]) = (right, halves.bound);
+        let about = About::of(level, halves.left);
+        Self::write(&mut self.context, access, left, &mut self.here, about);
+        let above = Layout::of(self.tree.elements, level + 1);
+        let near = self.here.near();
+        (near[RIGHT], near[HIGH], near[KEYS]) = (NULL, NO_BOUND, halves.bound);
+        (near[above.value(0)], near[above.value(1)]) = (left, right);
         self.levels = level + 2;
-        self.publish(read.at, read.about.changed(level + 1, 2));
+        self.publish_here(read.at, read.about.changed(level + 1, 1));
     }
 }

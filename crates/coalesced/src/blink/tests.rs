@@ -2,7 +2,7 @@ use super::*;
 use crate::backend::Method;
 use crate::native::Native;
 use crate::remote::{Atomicity, Network, Remote, Schedule};
-use crate::trial::{explored, in_turns, programs, small_for_trees, stressed};
+use crate::trial::{accesses, explored, in_turns, programs, small_for_trees, stressed};
 use std::collections::BTreeMap;
 use terrace_workload::random::Rng;
 
@@ -10,16 +10,39 @@ fn options(elements: usize, regime: Regime) -> Options {
     Options { elements, regime, method: Method::CopyPointer }
 }
 
-/// Regimes and methods that go together.
-fn accesses() -> impl Iterator<Item = (Regime, Method)> {
-    let all = [Regime::Full, Regime::ElementWise].into_iter();
-    let all = all.flat_map(|regime| Method::ALL.map(|method| (regime, method)));
-    all.filter(|(regime, method)| Access::new(*regime, *method).is_ok())
-}
-
 fn native(elements: usize, (regime, method): (Regime, Method)) -> BlinkTree<Native> {
     BlinkTree::new(Arc::new(Native::new(1 << 18)), Options { elements, regime, method })
         .expect("a tree")
+}
+
+/// Nodes of a tree that nobody changes, level by level: each stands for the keys above its left neighbour's, is known
+/// to its parent, and has nothing else.
+fn nodes<B: Backend>(session: &mut BlinkSession<'_, B>) -> usize {
+    let mut known = vec![(session.tree.root, NO_BOUND)];
+    let mut all = 0;
+    loop {
+        let (mut low, mut below, mut level) = (None, Vec::new(), 0);
+        for (i, (at, bound)) in known.iter().enumerate() {
+            let about = session.read_whole(*at);
+            let near = session.here.near();
+            assert!(!about.is_locked() && near[HIGH] == *bound);
+            assert_eq!(near[RIGHT], known.get(i + 1).map_or(NULL, |next| next.0));
+            let keys = &near[KEYS..KEYS + about.keys()];
+            let ends = keys.first().zip(keys.last());
+            assert!(keys.is_sorted_by(|a, b| a < b));
+            assert!(ends.is_none_or(|(first, last)| low < Some(*first) && last <= bound));
+            low = Some(*bound);
+            level = about.level();
+            let layout = Layout::of(session.tree.elements, level);
+            let bounds = keys.iter().chain([bound]).enumerate();
+            below.extend(bounds.map(|(i, bound)| (near[layout.value(i)], *bound)));
+        }
+        all += known.len();
+        if level == 0 {
+            return all;
+        }
+        known = below;
+    }
 }
 
 #[test]
@@ -30,13 +53,23 @@ fn a_tree_holds_what_a_map_of_the_library_holds() {
         let mut random = Rng::new(elements as u64);
         for _ in 0..20_000 {
             let (key, value) = (random.below(500), random.bits());
-            match random.below(4) {
-                0 | 1 => assert_eq!(session.put(key, value), Ok(expected.insert(key, value))),
-                2 => assert_eq!(session.remove(key), expected.remove(&key)),
-                _ => assert_eq!(session.get(key), expected.get(&key).copied()),
+            // The tree grows and shrinks.
+            let puts = if random.below(5_000) < 2_500 { 5 } else { 1 };
+            match random.below(8) {
+                kind if kind < puts => {
+                    assert_eq!(session.put(key, value), Ok(expected.insert(key, value)));
+                }
+                7 => assert_eq!(session.get(key), expected.get(&key).copied()),
+                _ => assert_eq!(session.remove(key), expected.remove(&key)),
+            }
+            if random.below(100) == 0 {
+                let keys = key..=key + random.below(200);
+                let of = expected.range(keys.clone()).map(|(key, value)| (*key, *value));
+                assert_eq!(session.range(keys), Ok(of.collect()));
             }
         }
         (0..500).for_each(|key| assert_eq!(session.get(key), expected.get(&key).copied()));
+        nodes(&mut session);
     }
 }
 
@@ -54,6 +87,90 @@ fn keys_in_order_fill_their_nodes_and_the_ends_of_all_keys_are_found() {
         let over = Error::KeyOverLimit { key: u64::MAX, most: MOST_KEY };
         assert_eq!((session.put(u64::MAX, 0), session.get(u64::MAX)), (Err(over), None));
     }
+}
+
+/// A node of two pairs was split into one and two, so that one half was full again, and a key for it split every node
+/// above, the root too: each key raised the tree by a level.
+#[test]
+fn keys_that_come_in_order_below_others_raise_the_tree_by_few_levels() {
+    let many = 3_000;
+    let orders: [fn(u64) -> u64; 3] =
+        [|i| i, |i| 3_000 - i, |i| if i % 2 == 0 { i } else { 6_000 - i }];
+    for (elements, order) in [2, 3, 6].into_iter().flat_map(|n| orders.map(|order| (n, order))) {
+        let tree = native(elements, (Regime::Full, Method::CopyPointer));
+        let mut session = tree.session().expect("a place");
+        let keys = (1..9).map(|i| i << 40).chain((0..many).map(|i| (1 << 20) + order(i)));
+        for key in keys.clone() {
+            assert_eq!(session.put(key, !key), Ok(None));
+            assert!(session.levels <= 13, "{} levels, nodes of {elements}", session.levels);
+        }
+        assert!(keys.clone().all(|key| session.get(key) == Some(!key)));
+    }
+}
+
+/// Empty leaves stayed, so that a queue by time filled the memory.
+#[test]
+fn keys_that_move_on_leave_no_nodes_behind() {
+    for (access, elements) in accesses().flat_map(|of| [2, 3, 6].map(|n| (of, n))) {
+        let (regime, method) = access;
+        for is_upwards in [true, false] {
+            // Room for some 500 nodes.
+            let memory = Arc::new(Native::new(500 * (node::words(elements) + 2)));
+            let tree =
+                BlinkTree::new(memory, Options { elements, regime, method }).expect("a tree");
+            let mut session = tree.session().expect("a place");
+            let key = |i: u64| if is_upwards { i } else { MOST_KEY - i };
+            for i in 0..20_000 {
+                assert_eq!(
+                    session.put(key(i), i),
+                    Ok(None),
+                    "{access:?}, {elements}, {is_upwards}"
+                );
+                if let Some(old) = i.checked_sub(50) {
+                    assert_eq!(session.remove(key(old)), Some(old));
+                }
+            }
+            assert_eq!(session.range(0..=u64::MAX).expect("in order").len(), 50);
+            assert!(nodes(&mut session) < 150, "{access:?}, {elements}, {is_upwards}");
+        }
+    }
+}
+
+#[test]
+fn a_range_has_what_is_there_all_the_while_once_and_in_order() {
+    for access in accesses() {
+        let tree = native(2, access);
+        let mut session = tree.session().expect("a place");
+        (0..400).step_by(8).for_each(|key| _ = session.put(key, !key).expect("room"));
+        std::thread::scope(|scope| {
+            let threads = [1, 2].map(|seed| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let (mut session, mut random) =
+                        (tree.session().expect("a place"), Rng::new(seed));
+                    for _ in 0..30_000 {
+                        let key = random.below(400);
+                        match key % 8 {
+                            0 => assert_eq!(session.get(key), Some(!key)),
+                            _ if random.below(5) < 2 => _ = session.put(key, !key).expect("room"),
+                            _ => _ = session.remove(key),
+                        }
+                    }
+                })
+            });
+            while !threads.iter().all(|thread| thread.is_finished()) {
+                let pairs = session.range(100..=300).expect("in order");
+                assert!(pairs.is_sorted() && pairs.iter().all(|(key, value)| *value == !key));
+                let kept = pairs.iter().filter(|(key, _)| key % 8 == 0).map(|(key, _)| *key);
+                assert!(kept.eq((104..=300).step_by(8)), "{access:?}: {pairs:?}");
+            }
+        });
+    }
+    let tree = native(2, (Regime::Full, Method::CopyPointer));
+    let mut session = tree.session().expect("a place");
+    assert_eq!(session.range(7..=7), Ok(Vec::new()));
+    let turned_round = RangeInclusive::new(8, 7);
+    assert_eq!(session.range(turned_round), Err(Error::Reversed { from: 8, to: 7 }));
 }
 
 #[test]
@@ -90,7 +207,7 @@ fn threads_that_insert_their_own_keys_lose_none() {
 }
 
 fn remote(atomicity: Atomicity) -> Arc<Remote> {
-    Arc::new(Remote::new(1 << 12, atomicity, Network::default(), 5))
+    Arc::new(Remote::new(1 << 12, atomicity, Network::default(), 5).expect("a server"))
 }
 
 const KINDS: [(Regime, Atomicity); 3] = [
@@ -137,6 +254,8 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
         (Step::Lock, Regime::Full, Atomicity::Line),
         (Step::VersionCheck, Regime::Full, Atomicity::Line),
         (Step::VersionCheck, Regime::ElementWise, Atomicity::Word),
+        (Step::Mark, Regime::Full, Atomicity::Line),
+        (Step::Mark, Regime::ElementWise, Atomicity::Word),
     ] {
         let is_noticed = |seed| {
             let memory = remote(atomicity);
@@ -145,7 +264,7 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
             let programs = programs(3, 20, 12, 3, seed);
             !in_turns(&memory, &tree, &[], programs, 12, Schedule::Random(seed)).is_linearizable()
         };
-        assert!((0..40).any(is_noticed), "{step:?}, {regime}");
+        assert!((0..400).any(is_noticed), "{step:?}, {regime}");
     }
 }
 

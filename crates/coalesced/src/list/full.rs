@@ -98,7 +98,9 @@ impl<B: Backend> Walker<'_, B> {
             return Tried::Again;
         }
         let next = self.here.near()[NEXT];
-        self.here.near()[ABOUT] = found.about.with_keys(0).changed().dead().0;
+        let left = found.about.with_keys(0).changed();
+        let is_marked = !self.chains.left_out.is(Step::Mark);
+        self.here.near()[ABOUT] = if is_marked { left.dead().0 } else { left.0 };
         CPointer::new(found.at).set(&mut self.context, &self.here, self.chains.access);
         self.before.near()[NEXT] = next;
         self.before.near()[ABOUT] = about_before.changed().0;

@@ -58,6 +58,16 @@ impl Options {
     pub fn words(self) -> usize {
         self.elements.saturating_add(KEYS)
     }
+
+    /// How nodes of a list are moved, if there can be such nodes.
+    fn access(self, backend: &impl Backend) -> Result<Access> {
+        let access = Access::new(self.regime, self.method)?;
+        let most = backend.most_words(self.regime)?.saturating_sub(KEYS).min(MOST_KEYS as usize);
+        match self.elements {
+            elements if (1..=most).contains(&elements) => Ok(access),
+            elements => Err(Error::Elements { elements, least: 1, most }),
+        }
+    }
 }
 
 /// A step that a negative control leaves out.
@@ -71,6 +81,8 @@ pub enum Step {
     Lock,
     /// That a lock is taken only on the node as it was read.
     VersionCheck,
+    /// The mark of a node that left its structure. (Where nodes are replaced, that is the claim: see `Lock`.)
+    Mark,
 }
 
 /// A step that is left out, if there is one: nobody can leave one out but tests.
@@ -96,7 +108,7 @@ impl LeftOut {
     /// Whether any step is: nodes are not used again then, so that what goes wrong stays in the list.
     #[inline(always)]
     pub fn any(self) -> bool {
-        self.is(Step::Lock) || self.is(Step::VersionCheck)
+        self.is(Step::Lock) || self.is(Step::VersionCheck) || self.is(Step::Mark)
     }
 }
 
@@ -118,12 +130,7 @@ impl<B: Backend> Chains<B> {
         options: Options,
         left_out: LeftOut,
     ) -> Result<Chains<B>> {
-        let access = Access::new(options.regime, options.method)?;
-        let most =
-            (backend.most_words(options.regime)?.saturating_sub(KEYS)).min(MOST_KEYS as usize);
-        if !(1..=most).contains(&options.elements) {
-            return Err(Error::Elements { elements: options.elements, least: 1, most });
-        }
+        let access = options.access(&*backend)?;
         let words = options.words();
         let head_words = if options.regime == Regime::Full { words } else { 1 };
         let heads = backend.allocate(lists, head_words, options.regime)?;

@@ -10,7 +10,7 @@
 
 use super::node::{self, ABOUT, About, KEYS, LOCKED as DELETED, NEXT, Place, place, target};
 use super::{Error, MOST_KEY, Options, Result};
-use crate::backend::{Backend, Context, NULL};
+use crate::backend::{Backend, Context, NULL, Regime};
 use crate::object::{Access, CObject, CPointer};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl<B: Backend> PrintedList<B> {
     /// # Errors
     /// Those of [`List::new`](super::List::new).
     pub fn new(backend: Arc<B>, options: Options) -> Result<PrintedList<B>> {
-        let access = Access::new(crate::backend::Regime::ElementWise, options.method)?;
+        let access = Options { regime: Regime::ElementWise, ..options }.access(&*backend)?;
         let elements = options.elements;
         let mut list = PrintedList { backend, access, elements, head: NULL };
         list.head = list.node()?;

@@ -3,23 +3,20 @@ use super::*;
 use crate::hash::HashSet;
 use crate::native::Native;
 use crate::remote::{Atomicity, Network, Remote};
-use crate::trial::{explored, programs, small_for_lists, stressed};
+use crate::trial::{accesses, explored, programs, small_for_lists, stressed};
 use std::collections::BTreeSet;
 use terrace_workload::random::Rng;
-
-/// Regimes and methods that go together.
-fn accesses() -> impl Iterator<Item = (Regime, Method)> {
-    let all = [Regime::Full, Regime::ElementWise].into_iter();
-    let all = all.flat_map(|regime| Method::ALL.map(|method| (regime, method)));
-    all.filter(|(regime, method)| Access::new(*regime, *method).is_ok())
-}
 
 fn options(elements: usize, regime: Regime) -> Options {
     Options { elements, regime, method: Method::CopyPointer }
 }
 
+fn network_memory(words: usize, atomicity: Atomicity) -> Arc<Remote> {
+    Arc::new(Remote::new(words, atomicity, Network::default(), 1).expect("a server"))
+}
+
 fn remote() -> Arc<Remote> {
-    Arc::new(Remote::new(1 << 12, Atomicity::Line, Network::default(), 1))
+    network_memory(1 << 12, Atomicity::Line)
 }
 
 #[test]
@@ -63,7 +60,7 @@ fn histories_on_a_remote_memory_have_an_explanation() {
     for (regime, elements, atomicity) in
         [(Regime::Full, 6, Atomicity::Line), (Regime::ElementWise, 8, Atomicity::Word)]
     {
-        let memory = Arc::new(Remote::new(1 << 14, atomicity, Network::default(), 3));
+        let memory = network_memory(1 << 14, atomicity);
         let list = List::new(memory, options(elements, regime)).expect("a list");
         let verdict = stressed(&list, programs(4, 1_000, 32, 3, 9), 32);
         assert!(verdict.is_linearizable(), "{regime}: {verdict:?}");
@@ -111,6 +108,7 @@ fn a_lock_or_a_version_check_that_is_left_out_is_noticed() {
     for (step, regime) in [
         (Step::Lock, Regime::Full),
         (Step::VersionCheck, Regime::Full),
+        (Step::Mark, Regime::Full),
         (Step::Lock, Regime::ElementWise),
     ] {
         let found = small_for_lists().into_iter().any(|small| {
@@ -140,7 +138,7 @@ fn what_cannot_be_is_refused() {
         new(usize::MAX, Regime::ElementWise, Method::Bypass),
         Some(Error::Elements { .. })
     ));
-    let words = Arc::new(Remote::new(1 << 10, Atomicity::Word, Network::default(), 1));
+    let words = network_memory(1 << 10, Atomicity::Word);
     assert!(matches!(
         List::new(words, options(6, Regime::Full)).err(),
         Some(Error::NotAtomic { .. })
@@ -154,6 +152,27 @@ fn what_cannot_be_is_refused() {
     let buckets = |buckets| HashSet::new(remote(), buckets, options(6, Regime::Full)).err();
     assert!(matches!(buckets(0), Some(Error::Buckets { .. })));
     assert!(matches!(buckets(4_000), Some(Error::Full { .. })));
+}
+
+#[test]
+fn the_printed_list_refuses_what_the_others_refuse() {
+    for elements in [0, 511, usize::MAX] {
+        let printed = PrintedList::new(remote(), options(elements, Regime::ElementWise));
+        assert_eq!(printed.err(), Some(Error::Elements { elements, least: 1, most: 510 }));
+    }
+}
+
+#[test]
+fn threads_notice_a_lock_that_is_left_out() {
+    for regime in [Regime::Full, Regime::ElementWise] {
+        let is_noticed = |seed| {
+            let list =
+                List::without(Step::Lock, Arc::new(Native::new(1 << 20)), options(4, regime));
+            let verdict = stressed(&list.expect("a list"), programs(4, 4_000, 24, 3, seed), 24);
+            !verdict.is_linearizable()
+        };
+        assert!((0..20).any(is_noticed), "{regime}");
+    }
 }
 
 #[test]

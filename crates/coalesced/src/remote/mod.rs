@@ -10,6 +10,8 @@
 //! Without turns clients are threads that run freely, which meet at the locks of single lines. With turns
 //! ([`Remote::take_turns`]) the order of all accesses follows from the [`Schedule`].
 
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use crate::backend::{Backend, Context, LINE_WORDS, Method, Objects, Regime, Transactions, take};
@@ -57,7 +59,7 @@ const SERVER_BLOCK_WORDS: u64 = 512;
 /// ```
 /// use terrace_coalesced::{Atomicity, Backend, Context, Network, Regime, Remote};
 ///
-/// let memory = Remote::new(1 << 12, Atomicity::Line, Network::default(), 1);
+/// let memory = Remote::new(1 << 12, Atomicity::Line, Network::default(), 1)?;
 /// let at = memory.allocate(1, 8, Regime::Full)?.first;
 /// let mut context = memory.context();
 /// context.store(at, 7);
@@ -82,11 +84,13 @@ pub struct Remote {
 impl Remote {
     /// A memory of so many words, all zero; the order of chunks follows from `seed`.
     ///
-    /// # Panics
-    /// If no server has it.
-    pub fn new(words: usize, atomicity: Atomicity, network: Network, seed: u64) -> Remote {
-        assert!(network.servers > 0, "a server has the memory");
-        Remote {
+    /// # Errors
+    /// [`Error::NoServers`].
+    pub fn new(words: usize, atomicity: Atomicity, network: Network, seed: u64) -> Result<Remote> {
+        if network.servers == 0 {
+            return Err(Error::NoServers);
+        }
+        Ok(Remote {
             lines: (0..words.div_ceil(LINE_WORDS)).map(|_| Mutex::default()).collect(),
             fresh: AtomicU64::new(LINE_WORDS as u64),
             atomicity,
@@ -96,18 +100,20 @@ impl Remote {
             clients: AtomicUsize::new(0),
             ended: Default::default(),
             seed,
-        }
+        })
     }
 
     /// The next `clients` contexts are clients that take turns, in the order in which they are given out: each runs in
     /// a thread of its own, the first access of each waits until all have begun or ended, and one ends when its
     /// context is dropped. Contexts before and after go without turns, while no client runs. Only the first call
-    /// counts.
+    /// counts: it also sets what has been measured back to nothing.
     pub fn take_turns(&self, clients: usize, schedule: Schedule) {
+        if self.turns.set(Turns::new(clients, schedule)).is_err() {
+            return;
+        }
         self.clients.store(0, Ordering::Relaxed);
-        [&self.ended.0, &self.ended.1].map(|figure| figure.store(0, Ordering::Relaxed));
-        self.cards.iter().for_each(|card| card.store(0, Ordering::Relaxed));
-        let _ = self.turns.set(Turns::new(clients, schedule));
+        let ended = [&self.ended.0, &self.ended.1];
+        self.cards.iter().chain(ended).for_each(|figure| figure.store(0, Ordering::Relaxed));
     }
 
     /// The longest virtual time of a client that has ended, in nanoseconds.
@@ -212,12 +218,13 @@ impl RemoteContext<'_> {
     fn travel(&mut self, at: u64, words: usize) -> u64 {
         let network = &self.remote.network;
         let card = &self.remote.cards[(at / SERVER_BLOCK_WORDS) as usize % network.servers];
-        let arrives = self.clock + network.round_trip_ns / 2;
-        let service = network.request_ns + (words as u64 * 8 * network.kilobyte_ns).div_ceil(1000);
+        let arrives = self.clock.saturating_add(network.round_trip_ns / 2);
+        let bytes_ns = (words as u64 * 8).saturating_mul(network.kilobyte_ns).div_ceil(1000);
+        let service = network.request_ns.saturating_add(bytes_ns);
         // Nobody else writes it between the two where clients take turns; without turns time is only a count.
-        let ends = arrives.max(card.load(Ordering::Relaxed)) + service;
+        let ends = arrives.max(card.load(Ordering::Relaxed)).saturating_add(service);
         card.store(ends, Ordering::Relaxed);
-        self.clock = ends + network.round_trip_ns / 2;
+        self.clock = ends.saturating_add(network.round_trip_ns / 2);
         self.round_trips += 1;
         service
     }
@@ -245,7 +252,7 @@ impl RemoteContext<'_> {
             starts.swap(done, chosen);
             let (from, to) = (starts[done].max(first), (starts[done] + size).min(end));
             if done > 0 && self.turns.is_some() {
-                self.step(begins + service * done as u64 / count as u64, false);
+                self.step(begins.saturating_add(service / count as u64 * done as u64), false);
             } else if done > 0 && below(&mut self.random, 64) == 0 {
                 std::thread::yield_now();
             }
@@ -320,8 +327,9 @@ impl Context for RemoteContext<'_> {
     fn pause(&mut self, tries: u32) {
         self.counts.waits += 1;
         // Virtual time passes, longer each time, so that others get ahead.
-        self.clock += self.remote.network.round_trip_ns << tries.min(4) >> 2;
-        self.clock += below(&mut self.random, 256) as u64;
+        let wait = (self.remote.network.round_trip_ns / 4).saturating_mul(1 << tries.min(4));
+        let wait = wait.saturating_add(below(&mut self.random, 256) as u64);
+        self.clock = self.clock.saturating_add(wait);
         match self.turns {
             Some(_) => self.step(self.clock, true),
             None => std::thread::yield_now(),

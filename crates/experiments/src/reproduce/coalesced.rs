@@ -107,7 +107,7 @@ pub(super) fn remote<S: Set>(
     new: impl Fn(Arc<Remote>) -> terrace_coalesced::Result<S>,
 ) -> Result<Ran, Error> {
     let network = Network { servers, ..Network::default() };
-    let memory = Arc::new(Remote::new(words, Atomicity::Line, network, 23));
+    let memory = Arc::new(Remote::new(words, Atomicity::Line, network, 23).map_err(refused)?);
     let set = new(Arc::clone(&memory)).map_err(refused)?;
     load.fill(&set);
     let clients = servers * CLIENTS_OF_A_SERVER;

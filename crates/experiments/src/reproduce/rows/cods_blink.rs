@@ -1,4 +1,4 @@
-//! `cods-blink`: B-link trees of coalesced nodes, by the pairs of a node (Miller, figures 5.3, 5.6 and 5.10).
+//! `cods-blink`: B-link trees of coalesced nodes, by the keys of a node (Miller, figures 5.3, 5.6 and 5.10).
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::coalesced::{self, Load, NETWORK, Ran, Swept, refused};
@@ -8,22 +8,22 @@ pub(super) const ROW: Row = Row {
     id: "cods-blink",
     source: "Miller, figures 5.3, 5.6, 5.10",
     runs_on: "native + emulated remote (warp: not built)",
-    must_show: "native: +22 to +30 % from 2 to 4 elements of a node; remote: 2.7 times from 2 to 12 elements on 5 \
+    must_show: "native: +22 to +30 % from 2 to 4 keys of a node; remote: 2.7 times from 2 to 12 keys on 5 \
                 servers, 2.6 times from 2 to 5 servers with 12",
     run,
 };
 
-/// Pairs of a node on this machine.
+/// Keys of a node on this machine.
 const ELEMENTS: [usize; 5] = [2, 4, 8, 14, 30];
-/// Pairs of a node that is read over the network.
+/// Keys of a node that is read over the network.
 const REMOTE: [usize; 4] = [2, 4, 8, 12];
 
 /// What was found.
 struct Found {
-    /// By pairs of a node: operations for each microsecond.
+    /// By keys of a node: operations for each microsecond.
     native: Vec<f64>,
     remote: Vec<Swept>,
-    /// Nodes of two pairs, which fit into a line, fully atomic on 5 servers.
+    /// Nodes of two keys, which fit into a line, fully atomic on 5 servers.
     whole: Ran,
 }
 
@@ -32,7 +32,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let load = |range| Load { range, reads: 95, removes: false };
     let (mut native, mut remote) = (Vec::new(), Vec::new());
     for elements in ELEMENTS {
-        (run.tell)(&format!("native, {elements} pairs"));
+        (run.tell)(&format!("native, {elements} keys"));
         let memory = coalesced::native_memory(range as usize * 20);
         let options = coalesced::native_options(elements, Regime::ElementWise);
         let tree = BlinkTree::new(memory, options).map_err(refused)?;
@@ -44,7 +44,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         coalesced::remote(servers, 1 << 18, load(remote_range), operations, new)
     };
     for elements in REMOTE {
-        (run.tell)(&format!("remote, {elements} pairs"));
+        (run.tell)(&format!("remote, {elements} keys"));
         let at = |servers| on(servers, elements, Regime::ElementWise);
         remote.push(Swept { elements, two: at(2)?, five: at(5)? });
     }
@@ -67,26 +67,26 @@ fn judge(found: &Found) -> Outcome {
     let servers = Swept::growth(of(12));
     let whole = of(2).map_or(f64::NAN, |swept| found.whole.rate / swept.five.rate);
     outcome.checks.extend([
-        Check::within("native: 4 pairs over 2", "1.22 to 1.30", native(4) / native(2), 1.11, 1.6),
-        Check::at_least("native: 8 pairs over 4", "more", native(8) / native(4), 1.0),
-        Check::within("remote, 5 servers: 12 pairs over 2", "2.7", wider, 1.85, 4.4),
-        Check::within("remote, 12 pairs: 5 servers over 2", "2.6", servers, 1.8, 4.2),
-        Check::at_least("remote, 2 pairs in a line: fully atomic over element-wise", "more (GPU)", whole, 1.0),
+        Check::within("native: 4 keys over 2", "1.22 to 1.30", native(4) / native(2), 1.11, 1.6),
+        Check::at_least("native: 8 keys over 4", "more", native(8) / native(4), 1.0),
+        Check::within("remote, 5 servers: 12 keys over 2", "2.7", wider, 1.85, 4.4),
+        Check::within("remote, 12 keys: 5 servers over 2", "2.6", servers, 1.8, 4.2),
+        Check::at_least("remote, 2 keys in a line: fully atomic over element-wise", "more (GPU)", whole, 1.0),
     ]);
     outcome.note = format!(
         "Native: {} threads, processor time, 95 % gets, 5 % insertions. {NETWORK}. Round trips of an operation on 5 \
-         servers, by pairs of a node: {}; of 2 pairs fully atomic {:.1}. Element by element a node is read with its \
-         version before and after, three round trips; fully atomic, in a line, it is one. Nodes of one element are \
-         left out: an inner node here has as many children as pairs, and one pair leads nowhere.",
+         servers, by keys of a node: {}; of 2 keys fully atomic {:.1}. Element by element a node is read with its \
+         version before and after, three round trips; fully atomic, in a line, it is one. Nodes of one key are left \
+         out: of two children no two halves can be made that have two each.",
         coalesced::THREADS,
         Swept::trips(&found.remote),
         found.whole.trips,
     );
     outcome.figures.extend([
-        Figure::new("A B-link tree on this machine", "pairs of a node", "operations/us", FigureKind::Bars)
+        Figure::new("A B-link tree on this machine", "keys of a node", "operations/us", FigureKind::Bars)
             .over(ELEMENTS.map(|n| n.to_string()))
             .with("95 % gets", found.native.iter().copied()),
-        Swept::figure("A B-link tree on a remote memory", "pairs of a node", &found.remote),
+        Swept::figure("A B-link tree on a remote memory", "keys of a node", &found.remote),
     ]);
     outcome
 }

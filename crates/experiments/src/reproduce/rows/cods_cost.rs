@@ -4,8 +4,7 @@
 //! splits or empties the last.
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
-use crate::reproduce::error::Error;
-use std::io;
+use crate::reproduce::coalesced::refused;
 use std::sync::Arc;
 use terrace_coalesced::{
     Atomicity, Backend, Context, Counted, List, ListSession, Method, Native, Network, Options,
@@ -118,13 +117,13 @@ fn costs(lend: Lend<'_>, elements: usize, regime: Regime) -> Result<Costs> {
     })
 }
 
-fn refused(e: terrace_coalesced::Error) -> Error {
-    Error::system("use a coalesced list")(io::Error::other(e))
-}
-
-fn list_costs<B: Backend>(options: Options, new: impl Fn() -> B) -> Result<Costs> {
+fn list_costs<B: Backend>(
+    options: Options,
+    new: impl Fn() -> terrace_coalesced::Result<B>,
+) -> Result<Costs> {
     let lend = |visit: &mut dyn FnMut(&mut dyn Asks)| {
-        let list = List::new(Arc::new(new()), options).map_err(refused)?;
+        let memory = Arc::new(new().map_err(refused)?);
+        let list = List::new(memory, options).map_err(refused)?;
         visit(&mut list.session().map_err(refused)?);
         Ok(())
     };
@@ -178,7 +177,8 @@ fn run(_: &Run<'_>) -> Result<Outcome> {
 fn printed() -> Result<Costs> {
     let options = options(14, Regime::ElementWise, Method::CopyPointer);
     let lend = |visit: &mut dyn FnMut(&mut dyn Asks)| {
-        let list = PrintedList::new(Arc::new(Counted::new(native(), 8)), options).map_err(refused)?;
+        let memory = Arc::new(Counted::new(native(), 8).map_err(refused)?);
+        let list = PrintedList::new(memory, options).map_err(refused)?;
         visit(&mut list.session());
         Ok(())
     };

@@ -2,14 +2,15 @@
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::coalesced::{self, Load, NETWORK, Swept, refused};
-use terrace_coalesced::{List, Regime};
+use terrace_coalesced::{List, PrintedList, Regime};
 
 pub(super) const ROW: Row = Row {
     id: "cods-list",
     source: "Miller, figures 5.1, 5.4, 5.8",
     runs_on: "native + emulated remote (warp: not built)",
     must_show: "native: more keys of a node are faster (+42 to +79 %), reads are faster than updates, the regimes \
-                differ little; remote: up to 6 keys alike, +72 to +81 % from 2 to 5 servers; 8 keys lose 62 %",
+                differ little; remote: up to 6 keys alike, +72 to +81 % from 2 to 5 servers; 8 keys, as printed, lose \
+                62 %",
     run,
 };
 
@@ -29,6 +30,8 @@ struct Found {
     /// Nodes of 8 keys, 95 % reads: fully atomic over element-wise.
     regimes: f64,
     remote: Vec<Swept>,
+    /// The element-wise list as the paper prints it, nodes of 8 keys.
+    printed: Swept,
 }
 
 fn load(reads: u64) -> Load {
@@ -43,23 +46,30 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Ok(coalesced::native(&list, load(reads), operations, repeats))
     };
     (run.tell)("native");
-    let mut found = Found { native: Vec::new(), regimes: 0.0, remote: Vec::new() };
-    for reads in READS {
-        let sweep: Result<Vec<f64>> = ELEMENTS.iter().map(|n| native(*n, reads, Regime::ElementWise)).collect();
-        found.native.push(sweep?);
-    }
-    found.regimes = native(8, 95, Regime::Full)? / native(8, 95, Regime::ElementWise)?;
+    let sweep = |reads| -> Result<Vec<f64>> {
+        ELEMENTS.iter().map(|n| native(*n, reads, Regime::ElementWise)).collect()
+    };
+    let swept: Result<Vec<Vec<f64>>> = READS.into_iter().map(sweep).collect();
+    let swept = swept?;
+    let regimes = native(8, 95, Regime::Full)? / native(8, 95, Regime::ElementWise)?;
     let operations = run.size(100, 8);
-    let regimes = [(&IN_A_LINE[..], Regime::Full), (&IN_MORE[..], Regime::ElementWise)];
-    for (elements, regime) in regimes.into_iter().flat_map(|(all, r)| all.iter().map(move |n| (*n, r))) {
+    let mut remote = Vec::new();
+    let sizes = [(&IN_A_LINE[..], Regime::Full), (&IN_MORE[..], Regime::ElementWise)];
+    for (elements, regime) in sizes.into_iter().flat_map(|(all, r)| all.iter().map(move |n| (*n, r))) {
         (run.tell)(&format!("remote, {elements} keys"));
         let on = |servers| {
             let new = |memory| List::new(memory, coalesced::remote_options(elements, regime));
             coalesced::remote(servers, 1 << 16, load(95), operations, new)
         };
-        found.remote.push(Swept { elements, two: on(2)?, five: on(5)? });
+        remote.push(Swept { elements, two: on(2)?, five: on(5)? });
     }
-    let mut outcome = judge(&found);
+    (run.tell)("remote, 8 keys, as printed");
+    let on = |servers| {
+        let new = |memory| PrintedList::new(memory, coalesced::remote_options(8, Regime::ElementWise));
+        coalesced::remote(servers, 1 << 18, load(95), operations, new)
+    };
+    let printed = Swept { elements: 8, two: on(2)?, five: on(5)? };
+    let mut outcome = judge(&Found { native: swept, regimes, remote, printed });
     outcome.size("range", RANGE);
     outcome.size("operations of a remote client", operations);
     Ok(outcome)
@@ -82,17 +92,26 @@ fn judge(found: &Found) -> Outcome {
         Check::within("native, 8 keys: fully atomic over element-wise", "little", found.regimes, 0.75, 1.33),
         Check::within("remote, 6 keys in a line: 5 servers over 2", "1.72 to 1.81", servers(6), 1.36, 2.62),
         Check::at_most("remote, 1 to 6 keys: best over worst, 5 servers", "consistent", spread, 1.25),
-        Check::at_most("remote, 8 keys in two lines: 5 servers over 2", "0.38", servers(8), 0.551),
+        Check::at_most(
+            "remote, 8 keys in two lines, as printed: 5 servers over 2",
+            "0.38",
+            Swept::growth(Some(&found.printed)),
+            0.551,
+        ),
     ]);
     outcome.note = format!(
         "Native: {} threads, processor time. {NETWORK}. Round trips of an operation on 5 servers, by keys of a \
          node: {}. The paper found nodes of 1 to 6 keys alike; here time is round trips, and wider nodes save them. \
-         In the paper nodes of 8 keys, of two lines, lost 62 % from 2 to 5 servers; here the element-wise list \
-         waits only where a node is claimed, and takes {:.2} times the round trips of 6 keys on 5 servers. What \
-         held the paper's back is not said.",
+         In the paper nodes of 8 keys, of two lines, lost 62 % from 2 to 5 servers, which it puts down to their \
+         being element-wise. The list as printed, which locks two nodes and reads them again, takes {:.1} round \
+         trips of an operation on 2 servers and {:.1} on 5; the corrected one takes {:.1} on 5 and is {:.2} times as \
+         fast as on 2. The emulation has no processor that polls, and no cost of memory registration.",
         coalesced::THREADS,
         Swept::trips(&found.remote),
-        Swept::of(&found.remote, 8).zip(Swept::of(&found.remote, 6)).map_or(f64::NAN, |(a, b)| a.five.trips / b.five.trips),
+        found.printed.two.trips,
+        found.printed.five.trips,
+        Swept::of(&found.remote, 8).map_or(f64::NAN, |swept| swept.five.trips),
+        servers(8),
     );
     let mut native = Figure::new("A list on this machine", "keys of a node", "operations/us", FigureKind::Lines)
         .over(ELEMENTS.map(|n| n.to_string()));

@@ -1,1 +1,0 @@
-//! The tests of the room `coalesced` that need no look inside.
