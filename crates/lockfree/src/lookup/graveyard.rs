@@ -86,6 +86,13 @@ impl<K> Graveyard<K> {
     }
 }
 
+impl<K> Graveyard<K> {
+    #[cfg(test)]
+    pub fn is_restless(&self) -> bool {
+        self.may_leave.load(Ordering::Relaxed)
+    }
+}
+
 impl<K> Drop for Graveyard<K> {
     fn drop(&mut self) {
         self.take(usize::MAX);

@@ -29,6 +29,9 @@ const READERS: usize = 2;
 /// Keys of a writer that come and go, beside one that stays.
 const KEYS: u64 = 24;
 
+/// The most storms of a control.
+const STORMS: usize = 40;
+
 /// A change of a writer: when it was called and when it had returned, in ticks of one clock.
 #[derive(Clone, Debug)]
 struct Change {
@@ -59,7 +62,7 @@ struct Found {
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let rounds = run.size(60_000, 6_000);
+    let rounds = run.size(1_000_000, 60_000);
     let mut outcome = Outcome::default();
     (run.tell)("points");
     let (points, wrong) = (0..run.size(40, 4)).try_fold((0, 0), |(all, wrong), seed| {
@@ -79,9 +82,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         (Fault::PruningIgnoresSnapshots, "control: pruning ignores snapshots; wrong ranges"),
         (Fault::SplitWithoutMarkers, "control: splits without markers; wrong ranges"),
     ] {
-        let found = storm(Some(fault), rounds / 4)?;
-        let wrong = (found.unexplained + found.disordered) as f64;
-        outcome.checks.push(Check::at_least(name, "caught", wrong, 1.0));
+        let wrong = wrong_ranges(fault)?;
+        outcome.checks.push(Check::at_least(name, "caught", wrong as f64, 1.0));
     }
     outcome.size("operations on points", points);
     outcome.size("changes, ranges", format!("{}, {}", sound.changes, sound.ranges));
@@ -95,6 +97,18 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         KEYS + 1
     );
     Ok(outcome)
+}
+
+/// Wrong ranges of a table that leaves out a step: of the first of some storms that has any, since the threads of one may
+/// happen not to meet where it matters.
+fn wrong_ranges(fault: Fault) -> Result<usize> {
+    for _ in 0..STORMS {
+        let found = storm(Some(fault), 6_000)?;
+        if found.unexplained + found.disordered > 0 {
+            return Ok(found.unexplained + found.disordered);
+        }
+    }
+    Ok(0)
 }
 
 fn restless() -> Options<u64> {
@@ -233,6 +247,8 @@ fn read(table: &LookupTable<u64>, tick: impl Fn() -> u64) -> Told {
         for range in [0..=middle, middle + 1..=u64::MAX] {
             let found = snapshot.range(range).into_iter().flatten();
             pairs.extend(found.filter(|(key, _)| key & 1 == 0));
+            // So that writers are at work between the parts, however many processors there are.
+            std::thread::yield_now();
         }
     }
     Told { pairs, called, returned: tick() }

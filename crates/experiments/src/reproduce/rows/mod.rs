@@ -73,6 +73,7 @@ rows! {
     snapkv_crossover,
     lit_traversal,
     lit_ranges,
+    lit_peers,
     cods_cost,
     cods_atomicity,
     cods_list,

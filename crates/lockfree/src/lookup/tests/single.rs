@@ -208,3 +208,53 @@ fn keys_that_ascend_descend_or_cluster_are_found_in_few_steps() {
         assert!(levels < 4.0 && nodes < 6.0, "{name}: {levels} levels, {nodes} nodes");
     }
 }
+
+/// Every link of the list, marker or element, in the order of the walk.
+fn links(table: &LookupTable<u64>) -> Vec<u64> {
+    let guard = crossbeam_epoch::pin();
+    let (mut keys, mut word) = (Vec::new(), table.head.word());
+    while let Some(target) = word.target(&guard) {
+        keys.push(target.link().key);
+        word = target.link().word();
+    }
+    keys
+}
+
+/// A level that predicts keys below those that there are stays within its bucket: a marker that lay behind one
+/// with a larger key would lead a range that pauses there back to keys that it has told already.
+#[test]
+fn a_level_that_predicts_descending_keys_stays_within_its_bucket() {
+    let options = Options::predicted(0u64, 64_000).with_resize_after(100);
+    let table = LookupTable::new(options).unwrap();
+    (6000..7000).for_each(|key| assert!(table.insert(key, 0)));
+    (7500..7507).for_each(|key| assert!(table.insert(key, 0)));
+    for key in (0..60).map(|n| 7490 - 8 * n) {
+        assert!(table.insert(key, 0));
+    }
+    let links = links(&table);
+    assert!(links.is_sorted(), "{:?}", links.windows(2).find(|pair| pair[0] > pair[1]));
+    for first in 6000..7000 {
+        let pairs = table.range(first..=7600).unwrap();
+        assert!(pairs.is_sorted_by(|a, b| a.0 < b.0), "keys told twice from {first} on");
+    }
+}
+
+/// Keys of one bit each, in byte strings of up to 1 KiB: no interpolation tells more than the first few apart.
+#[test]
+fn keys_that_defy_interpolation_cost_bounded_memory_and_depth() {
+    const KEYS: usize = 4096;
+    let key = |bit: usize| {
+        let mut bytes = vec![0; bit / 8 + 1];
+        bytes[bit / 8] = 0x80 >> (bit % 8);
+        Bytes::new(bytes).unwrap()
+    };
+    for options in [Options::default(), Options::default().with_split_after(2)] {
+        let table = LookupTable::new(options).unwrap();
+        (0..KEYS).for_each(|bit| assert!(table.insert(key(bit), bit as u64)));
+        (0..KEYS).for_each(|bit| assert_eq!(table.get(&key(bit)), Some(bit as u64)));
+        let stats = table.stats();
+        println!("{stats:?}");
+        // A quarter of a KiB is the mean length of a key; a marker has one too.
+        assert!(stats.buckets <= 20 * KEYS, "{stats:?}");
+    }
+}

@@ -187,3 +187,29 @@ fn memory_stays_bounded_under_a_slow_reader() {
     let after = table.stats();
     assert!(after.gone == 0 && after.versions <= 2 * KEYS as usize, "{after:?}");
 }
+
+/// While a slow reader keeps many elements waiting, a short snapshot that is closed has each looked at once, and then
+/// operations have peace again.
+#[test]
+fn a_short_snapshot_beside_a_slow_one_costs_one_look_at_what_waits() {
+    const KEYS: u64 = 10_000;
+    let table = LookupTable::new(Options::default()).unwrap();
+    (0..KEYS).for_each(|key| assert!(table.insert(key, 0)));
+    let slow = table.snapshot().unwrap();
+    (0..KEYS).for_each(|key| assert!(table.remove(&key).is_some()));
+    drop(table.snapshot().unwrap());
+    for _ in 0..KEYS {
+        table.tidy();
+    }
+    assert!(!table.graveyard.is_restless(), "every operation still looks at what waits");
+    // And no more for snapshots that nothing can have waited for.
+    drop(table.snapshot().unwrap());
+    assert!(!table.graveyard.is_restless());
+    assert_eq!(table.stats().gone as u64, KEYS);
+    assert_eq!(slow.range(0..=KEYS).unwrap().count() as u64, KEYS);
+    drop(slow);
+    for _ in 0..KEYS {
+        table.tidy();
+    }
+    assert_eq!(table.stats().gone, 0);
+}
