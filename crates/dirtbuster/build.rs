@@ -10,7 +10,14 @@ fn main() {
     let variable = |name: &str| std::env::var_os(name).expect("cargo sets it");
     let out = PathBuf::from(variable("OUT_DIR")).join("plugin.so");
     let status = Command::new(variable("RUSTC"))
-        .args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "terrace_dirtbuster_plugin"])
+        .args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "cdylib",
+            "--crate-name",
+            "terrace_dirtbuster_plugin",
+        ])
         .args(["-C", "opt-level=3", "-C", "panic=abort", "-C", "strip=symbols", "-D", "warnings"])
         .arg("plugin/plugin.rs")
         .arg("-o")

@@ -12,16 +12,23 @@
 
 mod analysis;
 mod binary;
+pub mod corpus;
 mod event;
+mod sample;
+mod session;
 mod source;
 mod wire;
 
 pub use analysis::{
-    Advice, Analysis, CallPath, Findings, FunctionReport, LINE_BYTES, MEMORY_BYTES, Measured, PlaceReport, Places, PrefetchReport,
-    SettingError, SizeClass, SourceLine, Thresholds, Totals, Verdict, judge,
+    Advice, Analysis, CallPath, Findings, FunctionReport, LINE_BYTES, MEMORY_BYTES, Measured,
+    PlaceReport, Places, PrefetchReport, SettingError, SizeClass, SourceLine, Thresholds, Totals,
+    Verdict, judge,
 };
 pub use binary::{Instruction, InstructionSets, Program, ProgramError, Symbols, decode};
 pub use event::{Event, Image, Kind, Sink};
+pub use sample::{SampleError, Sampled, SampledFunction, sample};
+pub use session::{Error, Gate, Judged, Report, Request, analyze, bust, record};
 pub use source::{
-    Ended, Format, Limits, Recorder, TraceError, TraceFile, Traced, Tracer, TracerChoice, import, trace,
+    Ended, Format, Limits, Recorder, TraceError, TraceFile, Traced, Tracer, TracerChoice, import,
+    trace,
 };

@@ -3,6 +3,7 @@
 //! A chunk is a type (1 byte), a thread and a length (4 bytes each, little-endian) and so many bytes. Type `E`: events,
 //! each a byte with its kind and size, then the differences to the last event's count, instruction and address, 7 bits a
 //! byte. A chunk begins from zero, so it can be read alone. Type `I`: an image as three numbers of 8 bytes and a path.
+//! Type `N`: what is known at the end of a file, in JSON.
 //!
 //! The plug-in is compiled alone, without dependencies, and includes this file: nothing here uses the crate.
 
@@ -16,6 +17,9 @@ pub const BODY_BYTES: usize = 1 << 15;
 pub const EVENTS: u8 = b'E';
 /// Type of an image.
 pub const IMAGE: u8 = b'I';
+
+/// Type of a note at the end of a file.
+pub const NOTE: u8 = b'N';
 
 /// Kinds as numbers.
 pub const READ: u8 = 0;
@@ -49,7 +53,7 @@ pub struct Raw {
 const SIZE_FOLLOWS: u8 = 31;
 
 /// A chunk that is being written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Chunk {
     body: Vec<u8>,
     last: Raw,
@@ -115,6 +119,14 @@ fn head(of: u8, thread: u32, bytes: usize, out: &mut Vec<u8>) {
     out.push(of);
     out.extend_from_slice(&thread.to_le_bytes());
     out.extend_from_slice(&(bytes as u32).to_le_bytes());
+}
+
+/// Appends a note to `out`; a longer one than a body may be is left out.
+pub fn note(text: &[u8], out: &mut Vec<u8>) {
+    if text.len() <= BODY_BYTES_MAX {
+        head(NOTE, 0, text.len(), out);
+        out.extend_from_slice(text);
+    }
 }
 
 /// Appends an image to `out`.

@@ -26,8 +26,8 @@ mod verdict;
 
 pub(crate) use lines::ByAddress;
 pub use report::{
-    Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass, SourceLine, Totals,
-    Verdict,
+    Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass,
+    SourceLine, Totals, Verdict,
 };
 pub(crate) use report::{bytes, distance};
 pub use thresholds::{LINE_BYTES, SettingError, Thresholds};
@@ -37,8 +37,8 @@ use crate::event::{Event, Image, Kind, Sink};
 use lines::Lines;
 use regions::{Mean, Regions};
 use runs::{Placed, Run, Runs, Write};
-use units::Units;
 use std::collections::{HashMap, VecDeque};
+use units::Units;
 
 /// The most that an analysis remembers of lines and regions.
 pub const MEMORY_BYTES: u64 = 384 << 20;
@@ -163,6 +163,18 @@ impl<P: Places> Analysis<P> {
         self.is_full
     }
 
+    /// Who knows the functions.
+    ///
+    /// # Examples
+    /// ```
+    /// use terrace_dirtbuster::{Analysis, Symbols, Thresholds};
+    /// let analysis = Analysis::new(Symbols::default(), Thresholds::default());
+    /// assert_eq!(analysis.places().instruction_sets().to_string(), "x86-64");
+    /// ```
+    pub fn places(&self) -> &P {
+        &self.places
+    }
+
     /// What the events so far add up to.
     ///
     /// # Examples
@@ -282,13 +294,19 @@ impl<P: Places> Analysis<P> {
             let same_thread = known.thread == write.thread;
             let overlaps = was_written && known.mask & bits != 0;
             let distance = write.count.saturating_sub(known.written);
-            if breaks && overlaps && same_thread && distance <= self.thresholds.horizon && rewritten.is_none() {
+            if breaks
+                && overlaps
+                && same_thread
+                && distance <= self.thresholds.horizon
+                && rewritten.is_none()
+            {
                 rewritten = Some(distance);
             }
             let shared = was_written && !same_thread && !known.was_shared;
             let before = known.region;
             // The run's own line, written on: one visit. A line from an earlier pass: another one.
-            let goes_on = !breaks && known.region == region && distance <= self.thresholds.fence_soon;
+            let goes_on =
+                !breaks && known.region == region && distance <= self.thresholds.fence_soon;
             if !was_written || overlaps && !goes_on || !same_thread {
                 known.mask = bits;
                 known.was_read = false;
@@ -335,7 +353,8 @@ impl<P: Places> Analysis<P> {
         let last = event.address.saturating_add(u64::from(event.size) - 1) / LINE_BYTES;
         for line in first..=last.min(first.saturating_add(64)) {
             let from = event.address.max(line * LINE_BYTES);
-            let bits = runs::bytes_of(from, event.address.saturating_add(u64::from(event.size)) - from);
+            let bits =
+                runs::bytes_of(from, event.address.saturating_add(u64::from(event.size)) - from);
             let Some(known) = self.lines.seen(line) else { continue };
             if known.written == 0 || known.mask & bits == 0 {
                 continue;
@@ -380,7 +399,9 @@ impl<P: Places> Analysis<P> {
     }
 
     fn note_path(&mut self, thread: u32, function: u32) {
-        let Some(calls) = self.threads.get(thread as usize).map(|thread| &thread.calls) else { return };
+        let Some(calls) = self.threads.get(thread as usize).map(|thread| &thread.calls) else {
+            return;
+        };
         let from: Vec<u64> = calls.iter().rev().take(PATH_CALLERS).copied().collect();
         let path = from.into_iter().map(|ip| self.places.function(ip)).collect();
         *self.paths.entry((function, path)).or_default() += 1;

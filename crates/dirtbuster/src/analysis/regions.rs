@@ -5,6 +5,8 @@ use super::runs::Run;
 use super::thresholds::Thresholds;
 
 const PAGE_BYTES: u64 = 4096;
+/// A write this close to a region of the page before or behind belongs to it: rows that no run connects.
+const NEAR_BYTES: u64 = 2048;
 
 /// A mean.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +53,8 @@ impl Tally {
     /// Notes that a fence followed one of the writes after so many instructions.
     pub(super) fn fence(&mut self, distance: u64) {
         self.fenced += 1;
-        self.fence_distance = Some(self.fence_distance.map_or(distance, |least| least.min(distance)));
+        self.fence_distance =
+            Some(self.fence_distance.map_or(distance, |least| least.min(distance)));
     }
 
     pub(super) fn merge(&mut self, other: &Tally) {
@@ -67,7 +70,8 @@ impl Tally {
         self.shared_visits += other.shared_visits;
         self.reread.merge(other.reread);
         self.rewrite.merge(other.rewrite);
-        self.fence_distance = [self.fence_distance, other.fence_distance].into_iter().flatten().min();
+        self.fence_distance =
+            [self.fence_distance, other.fence_distance].into_iter().flatten().min();
     }
 
     fn close(&mut self, run: &Run, thresholds: &Thresholds) {
@@ -125,8 +129,13 @@ impl Regions {
     /// The region of `unit` that a write at `address` belongs to.
     pub(super) fn of(&mut self, unit: u32, address: u64, end: u64) -> u32 {
         let page = address / PAGE_BYTES;
-        let near = [page, page.wrapping_sub(1), page.wrapping_add(1)];
-        let found = near.iter().find_map(|page| self.by_page.get(&(unit, *page)).copied());
+        let here = self.by_page.get(&(unit, page)).copied();
+        let beside = [page.wrapping_sub(1), page.wrapping_add(1)];
+        let found = here.or_else(|| {
+            let mut regions =
+                beside.into_iter().filter_map(|page| self.by_page.get(&(unit, page)).copied());
+            regions.find(|region| self.is_near(*region, address, end))
+        });
         let region = found.unwrap_or_else(|| {
             let at = self.all.len() as u32;
             let tally = Tally::default();
@@ -134,6 +143,15 @@ impl Regions {
             at
         });
         self.enter(region, address, end)
+    }
+
+    fn is_near(&self, mut region: u32, address: u64, end: u64) -> bool {
+        while self.all[region as usize].parent != region {
+            region = self.all[region as usize].parent;
+        }
+        let region = &self.all[region as usize];
+        address.saturating_sub(region.end) <= NEAR_BYTES
+            && region.start.saturating_sub(end) <= NEAR_BYTES
     }
 
     /// Notes that a write of the region's unit is in a page that may be new to it.
@@ -175,7 +193,11 @@ impl Regions {
 
     /// Those that are no part of another.
     pub(super) fn roots(&self) -> impl Iterator<Item = &Region> {
-        self.all.iter().enumerate().filter(|(at, r)| r.parent == *at as u32).map(|(_, region)| region)
+        self.all
+            .iter()
+            .enumerate()
+            .filter(|(at, r)| r.parent == *at as u32)
+            .map(|(_, region)| region)
     }
 
     /// Bytes that this table takes, about.

@@ -178,7 +178,13 @@ impl Runs {
     }
 
     /// Opens a run with this write; the one whose place it takes comes out closed.
-    pub(super) fn open(&mut self, write: &Write, unit: u32, region: u32, rewrites: bool) -> Option<Run> {
+    pub(super) fn open(
+        &mut self,
+        write: &Write,
+        unit: u32,
+        region: u32,
+        rewrites: bool,
+    ) -> Option<Run> {
         let run = Run {
             function: write.function,
             thread: write.thread,

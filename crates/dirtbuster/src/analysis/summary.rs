@@ -2,7 +2,8 @@
 
 use super::regions::{Mean, Tally};
 use super::report::{
-    Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass, SourceLine,
+    Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass,
+    SourceLine,
 };
 use super::{Analysis, PATH_EVERY, judge};
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +39,8 @@ impl<P: super::Places> Analysis<P> {
         }
         let totals = self.totals();
         let mut functions: HashMap<u32, Places> = HashMap::new();
-        let roots: Vec<(u32, Extent)> = self.regions.roots().map(|r| (r.unit, (r.range(), r.tally))).collect();
+        let roots: Vec<(u32, Extent)> =
+            self.regions.roots().map(|r| (r.unit, (r.range(), r.tally))).collect();
         for (unit, region) in roots {
             let unit = self.units.of(unit);
             let function = self.sites[unit as usize].function;
@@ -50,7 +52,8 @@ impl<P: super::Places> Analysis<P> {
         let least = self.thresholds.function_share * totals.writes as f64;
         ranked.retain(|(_, of)| sum(of) as f64 >= least);
         ranked.truncate(FUNCTIONS);
-        let functions = ranked.into_iter().map(|(function, of)| self.function_report(function, of)).collect();
+        let functions =
+            ranked.into_iter().map(|(function, of)| self.function_report(function, of)).collect();
         let prefetches = self.prefetches();
         Findings { totals, functions, prefetches, thresholds: self.thresholds }
     }
@@ -58,15 +61,18 @@ impl<P: super::Places> Analysis<P> {
     fn function_report(&mut self, function: u32, of: Places) -> FunctionReport {
         let mut all = Tally::default();
         of.values().flatten().for_each(|(_, tally)| all.merge(tally));
-        let mut places: Vec<PlaceReport> =
-            of.into_iter().map(|(unit, regions)| self.place_report(unit, regions, all.writes)).collect();
+        let mut places: Vec<PlaceReport> = of
+            .into_iter()
+            .map(|(unit, regions)| self.place_report(unit, regions, all.writes))
+            .collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.measured.writes));
         let least = self.thresholds.class_share;
         let worth = |place: &&PlaceReport| {
             place.verdict.advice != Advice::Nothing && place.measured.share >= least
         };
         let chosen = places.iter().find(worth).or(places.first());
-        let verdict = chosen.map_or_else(|| judge(&measured(&all), &[], &self.thresholds), |p| p.verdict.clone());
+        let verdict = chosen
+            .map_or_else(|| judge(&measured(&all), &[], &self.thresholds), |p| p.verdict.clone());
         places.truncate(DETAILS);
         let (name, image) = self.places.name(function);
         let callers = self.callers(function);

@@ -75,7 +75,9 @@ fn array(number: u64) -> u64 {
 #[test]
 fn an_array_written_once_is_streamed() {
     let mut stream = Stream::new();
-    (0..10_000).for_each(|i| { stream.write(1000, array(0) + 8 * i).wait(5); });
+    (0..10_000).for_each(|i| {
+        stream.write(1000, array(0) + 8 * i).wait(5);
+    });
     let found = stream.of("f1");
     assert_eq!(found.verdict.advice, Advice::Stream, "{:?}", found.verdict);
     assert!(found.measured.sequential_share > 0.999);
@@ -111,14 +113,19 @@ fn each_place_of_a_function_has_its_verdict_and_unrolled_stores_are_one_place() 
     let found = stream.of("f1");
     let places: Vec<(usize, Advice)> =
         found.places.iter().map(|place| (place.lines.len(), place.verdict.advice)).collect();
-    assert!(places.contains(&(4, Advice::Nothing)) && places.contains(&(1, Advice::Stream)), "{places:?}");
+    assert!(
+        places.contains(&(4, Advice::Nothing)) && places.contains(&(1, Advice::Stream)),
+        "{places:?}"
+    );
     assert_eq!(found.verdict.advice, Advice::Stream);
 }
 
 #[test]
 fn a_descending_run_is_sequential_too() {
     let mut stream = Stream::new();
-    (0..1_000).for_each(|i| { stream.write(1000, array(0) + 80_000 - 8 * i); });
+    (0..1_000).for_each(|i| {
+        stream.write(1000, array(0) + 80_000 - 8 * i);
+    });
     assert!(stream.of("f1").measured.sequential_share > 0.99);
 }
 
@@ -141,9 +148,13 @@ fn random_writes_get_nothing_however_small_the_table() {
 fn data_that_is_read_again_is_cleaned() {
     let mut stream = Stream::new();
     for block in 0..100 {
-        (0..512).for_each(|i| { stream.write(1000, array(0) + 4096 * block + 8 * i); });
+        (0..512).for_each(|i| {
+            stream.write(1000, array(0) + 4096 * block + 8 * i);
+        });
         stream.wait(20_000);
-        (0..512).for_each(|i| { stream.read(2000, array(0) + 4096 * block + 8 * i); });
+        (0..512).for_each(|i| {
+            stream.read(2000, array(0) + 4096 * block + 8 * i);
+        });
     }
     let found = stream.of("f1");
     assert_eq!(found.verdict.advice, Advice::Clean, "{:?}", found.verdict);
@@ -168,9 +179,13 @@ fn a_read_of_the_neighbour_in_the_line_being_written_is_no_re_read() {
 fn a_re_use_beyond_the_horizon_is_none() {
     let mut stream = Stream::new();
     for _ in 0..3 {
-        (0..2_000).for_each(|i| { stream.write(1000, array(0) + 8 * i); });
+        (0..2_000).for_each(|i| {
+            stream.write(1000, array(0) + 8 * i);
+        });
         stream.wait(2_000_000);
-        (0..2_000).for_each(|i| { stream.read(2000, array(0) + 8 * i); });
+        (0..2_000).for_each(|i| {
+            stream.read(2000, array(0) + 8 * i);
+        });
     }
     let found = stream.of("f1");
     assert_eq!(found.verdict.advice, Advice::Stream, "{:?}", found.verdict);
@@ -180,8 +195,12 @@ fn a_re_use_beyond_the_horizon_is_none() {
 fn hot_data_gets_nothing_and_a_warning() {
     let mut stream = Stream::new();
     for _ in 0..200 {
-        (0..512).for_each(|i| { stream.write(1000, array(0) + 8 * i); });
-        (0..512).for_each(|i| { stream.read(1001, array(0) + 8 * i); });
+        (0..512).for_each(|i| {
+            stream.write(1000, array(0) + 8 * i);
+        });
+        (0..512).for_each(|i| {
+            stream.read(1001, array(0) + 8 * i);
+        });
     }
     let found = stream.of("f1");
     assert_eq!(found.verdict.advice, Advice::Nothing, "{:?}", found.verdict);
@@ -194,7 +213,9 @@ fn hot_data_gets_nothing_and_a_warning() {
 fn data_re_written_late_without_a_fence_is_cleaned() {
     let mut stream = Stream::new();
     for _ in 0..20 {
-        (0..512).for_each(|i| { stream.write(1000, array(0) + 8 * i); });
+        (0..512).for_each(|i| {
+            stream.write(1000, array(0) + 8 * i);
+        });
         stream.wait(500_000);
     }
     assert_eq!(stream.of("f1").verdict.advice, Advice::Clean);
@@ -204,7 +225,9 @@ fn data_re_written_late_without_a_fence_is_cleaned() {
 fn a_message_that_is_re_written_before_a_fence_is_demoted() {
     let mut stream = Stream::new();
     for _ in 0..500 {
-        (0..16).for_each(|i| { stream.write(1000, array(0) + 8 * i); });
+        (0..16).for_each(|i| {
+            stream.write(1000, array(0) + 8 * i);
+        });
         stream.wait(30).fence().wait(200);
     }
     let found = stream.of("f1");
@@ -216,11 +239,17 @@ fn a_message_that_is_re_written_before_a_fence_is_demoted() {
 #[test]
 fn one_fence_at_the_end_does_not_make_a_function_one_before_fences() {
     let mut stream = Stream::new();
-    (0..100_000).for_each(|i| { stream.write(1000, array(0) + 8 * i).wait(3); });
+    (0..100_000).for_each(|i| {
+        stream.write(1000, array(0) + 8 * i).wait(3);
+    });
     stream.fence();
     let found = stream.of("f1");
     assert_eq!(found.verdict.advice, Advice::Stream);
-    assert!(found.measured.fenced_share < 0.01 && found.measured.fence_distance == Some(4), "{:?}", found.measured);
+    assert!(
+        found.measured.fenced_share < 0.01 && found.measured.fence_distance == Some(4),
+        "{:?}",
+        found.measured
+    );
 }
 
 #[test]
@@ -243,7 +272,9 @@ fn one_small_class_that_is_re_read_decides_for_the_function() {
     }
     for small in 0..1_000 {
         for i in 0..30 {
-            stream.write(1000, array(1) + 8192 * small + 8 * i).read(1001, array(1) + 8192 * small + 8 * i);
+            stream
+                .write(1000, array(1) + 8192 * small + 8 * i)
+                .read(1001, array(1) + 8192 * small + 8 * i);
         }
     }
     let found = stream.of("f1");
@@ -258,7 +289,9 @@ fn vector_tails_that_overlap_belong_to_their_copy() {
     let mut stream = Stream::new();
     for copy in 0..1_000 {
         let to = array(0) + 8192 * copy;
-        (0..7).for_each(|i| { stream.event(Kind::Write, 1000, to + 32 * i, 32); });
+        (0..7).for_each(|i| {
+            stream.event(Kind::Write, 1000, to + 32 * i, 32);
+        });
         stream.event(Kind::Write, 1000, to + 208, 32);
         stream.wait(1_000);
     }
@@ -274,7 +307,9 @@ fn a_header_in_the_same_line_is_no_re_write_of_the_object() {
     for object in 0..2_000 {
         let at = array(0) + 1040 * object;
         stream.write(2000, at).wait(20);
-        (0..128).for_each(|i| { stream.write(1000, at + 16 + 8 * i); });
+        (0..128).for_each(|i| {
+            stream.write(1000, at + 16 + 8 * i);
+        });
     }
     assert_eq!(stream.of("f1").verdict.advice, Advice::Stream);
 }
@@ -328,7 +363,14 @@ mod any_stream {
     use proptest::prelude::*;
 
     fn kind() -> impl Strategy<Value = Kind> {
-        prop::sample::select(vec![Kind::Read, Kind::Write, Kind::Spill, Kind::Fence, Kind::Call, Kind::Return])
+        prop::sample::select(vec![
+            Kind::Read,
+            Kind::Write,
+            Kind::Spill,
+            Kind::Fence,
+            Kind::Call,
+            Kind::Return,
+        ])
     }
 
     /// Few addresses and all of them, so that accesses meet and ends of the address space are tried.
@@ -341,7 +383,14 @@ mod any_stream {
         let size = prop_oneof![0u32..80, any::<u32>()];
         let thread = prop_oneof![0u32..3, any::<u32>()];
         (count, kind(), 0u64..9000, address(), size, thread).prop_map(
-            |(count, kind, ip, address, size, thread)| Event { count, kind, ip, address, size, thread },
+            |(count, kind, ip, address, size, thread)| Event {
+                count,
+                kind,
+                ip,
+                address,
+                size,
+                thread,
+            },
         )
     }
 

@@ -66,7 +66,9 @@ pub enum SettingError {
         known: String,
     },
     /// The value is not one that this threshold can have.
-    #[error("{name}={value}: not a value for it; a share is from 0 to 1, a count a whole number from 1")]
+    #[error(
+        "{name}={value}: not a value for it; a share is from 0 to 1, a count a whole number from 1"
+    )]
     Value {
         /// The name.
         name: String,
@@ -100,8 +102,7 @@ impl Thresholds {
             let share: f64 = value.parse().map_err(|_| wrong())?;
             if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
         };
-        let count =
-            || value.parse().ok().filter(|count: &u64| *count > 0).ok_or_else(wrong);
+        let count = || value.parse().ok().filter(|count: &u64| *count > 0).ok_or_else(wrong);
         match name {
             "write_intensive" => self.write_intensive = share()?,
             "function_share" => self.function_share = share()?,

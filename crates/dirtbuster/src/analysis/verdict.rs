@@ -31,12 +31,18 @@ pub fn judge(of: &Measured, classes: &[SizeClass], thresholds: &Thresholds) -> V
     let is_sequential = of.sequential_share >= thresholds.sequential;
     let fence = of.fence_distance.filter(|_| of.fenced_share >= thresholds.fenced_share);
     let before_fence = match fence {
-        Some(distance) => format!("a fence follows {} of them, {distance} instructions at the least", percent(of.fenced_share)),
+        Some(distance) => format!(
+            "a fence follows {} of them, {distance} instructions at the least",
+            percent(of.fenced_share)
+        ),
         None => "no fence follows soon".into(),
     };
-    let pattern = format!("{} of the writes are sequential; {before_fence}", percent(of.sequential_share));
+    let pattern =
+        format!("{} of the writes are sequential; {before_fence}", percent(of.sequential_share));
     if !is_sequential && fence.is_none() {
-        let reason = format!("{pattern}: a pre-store would change neither the order of write-backs nor a wait");
+        let reason = format!(
+            "{pattern}: a pre-store would change neither the order of write-backs nor a wait"
+        );
         return nothing(reason, None);
     }
     let (rewritten, rewrite) = (of.rewritten_share >= thresholds.reused_share, of.rewrite_distance);
@@ -61,7 +67,10 @@ pub fn judge(of: &Measured, classes: &[SizeClass], thresholds: &Thresholds) -> V
             warning: Some("do not stream it: a streaming store leaves the cache without the data that is read next".into()),
         };
     }
-    let never = format!("{pattern}; neither re-read nor re-written within {} instructions", thresholds.horizon);
+    let never = format!(
+        "{pattern}; neither re-read nor re-written within {} instructions",
+        thresholds.horizon
+    );
     if is_sequential {
         let reason = format!("{never}; where streaming stores are hard to write, clean");
         return Verdict { advice: Advice::Stream, reason, warning: None };
@@ -77,12 +86,17 @@ fn judge_rewritten(
     fence: Option<u64>,
     thresholds: &Thresholds,
 ) -> Verdict {
-    let rewritten = format!("{pattern}; {:.0} % is re-written after {distance:.0} instructions", of.rewritten_share * 100.0);
+    let rewritten = format!(
+        "{pattern}; {:.0} % is re-written after {distance:.0} instructions",
+        of.rewritten_share * 100.0
+    );
     if fence.is_some() {
         return Verdict {
             advice: Advice::Demote,
             reason: format!("{rewritten}: publish it before the fence, and keep it cached"),
-            warning: Some("do not clean or stream it: every version would be written to memory".into()),
+            warning: Some(
+                "do not clean or stream it: every version would be written to memory".into(),
+            ),
         };
     }
     if distance <= thresholds.hot as f64 {

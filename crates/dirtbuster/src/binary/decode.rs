@@ -1,6 +1,9 @@
 //! What one instruction does to memory, to the order of accesses and to the stack of calls.
 
-use iced_x86::{CpuidFeature, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use iced_x86::{
+    CpuidFeature, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess,
+    Register,
+};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -49,15 +52,21 @@ pub fn decode(code: &[u8], ip: u64) -> Option<Instruction> {
     let mut elsewhere = false;
     for memory in factory.info(&decoded).used_memory() {
         let access = memory.access();
-        let reads = matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
-        let writes =
-            matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+        let reads = matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        let writes = matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
         found.reads |= reads;
         found.writes |= writes;
         elsewhere |= writes && memory.base() != Register::RSP;
     }
     found.spills = found.writes && !elsewhere;
-    let fences = matches!(decoded.mnemonic(), Mnemonic::Mfence | Mnemonic::Sfence | Mnemonic::Lfence);
+    let fences =
+        matches!(decoded.mnemonic(), Mnemonic::Mfence | Mnemonic::Sfence | Mnemonic::Lfence);
     let exchanges = decoded.mnemonic() == Mnemonic::Xchg && found.writes;
     found.is_fence = fences || exchanges || decoded.has_lock_prefix();
     found.streams = matches!(
@@ -92,7 +101,12 @@ const SETS: &[(&str, &[CpuidFeature])] = &[
     ("BMI", &[CpuidFeature::BMI1, CpuidFeature::BMI2]),
     (
         "AVX-512",
-        &[CpuidFeature::AVX512F, CpuidFeature::AVX512VL, CpuidFeature::AVX512BW, CpuidFeature::AVX512DQ],
+        &[
+            CpuidFeature::AVX512F,
+            CpuidFeature::AVX512VL,
+            CpuidFeature::AVX512BW,
+            CpuidFeature::AVX512DQ,
+        ],
     ),
     ("RTM", &[CpuidFeature::RTM]),
 ];
@@ -131,7 +145,9 @@ mod tests {
     #[test]
     fn fences_stores_and_calls_are_told_apart() {
         let of = |code: &[u8]| decode(code, 0x1000).expect("an instruction");
-        for fence in [&[0x0f, 0xae, 0xf0][..], &[0x0f, 0xae, 0xf8], &[0x87, 0x07], &[0xf0, 0xff, 0x07]] {
+        for fence in
+            [&[0x0f, 0xae, 0xf0][..], &[0x0f, 0xae, 0xf8], &[0x87, 0x07], &[0xf0, 0xff, 0x07]]
+        {
             assert!(of(fence).is_fence, "{fence:x?}");
         }
         assert!(!of(&[0x87, 0xc1]).is_fence, "an exchange of registers");

@@ -71,10 +71,8 @@ impl CodeFile {
 
     /// The address that the file gives to the byte at `offset`.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|s| offset >= s.offset && offset - s.offset < s.bytes)?;
+        let segment =
+            self.segments.iter().find(|s| offset >= s.offset && offset - s.offset < s.bytes)?;
         Some(segment.address + (offset - segment.offset))
     }
 
@@ -110,7 +108,11 @@ fn functions(object: &object::File<'_>) -> Vec<Function> {
     let named = |symbol: object::Symbol<'_, '_>| {
         let name = symbol.name().ok()?;
         let start = symbol.address();
-        Some(Function { start, end: start.saturating_add(symbol.size()), name: Some(demangled(name)) })
+        Some(Function {
+            start,
+            end: start.saturating_add(symbol.size()),
+            name: Some(demangled(name)),
+        })
     };
     let mut all: Vec<Function> = object
         .symbols()

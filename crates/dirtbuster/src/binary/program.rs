@@ -33,7 +33,9 @@ pub enum ProgramError {
         path: PathBuf,
     },
     /// It is a script: its stores are those of its interpreter.
-    #[error("{path}: a script; DirtBuster sees instructions, so trace its interpreter: terrace dirtbuster -- {interpreter} {path}")]
+    #[error(
+        "{path}: a script; DirtBuster sees instructions, so trace its interpreter: terrace dirtbuster -- {interpreter} {path}"
+    )]
     Script {
         /// The file.
         path: PathBuf,
@@ -85,14 +87,16 @@ impl Program {
             return Err(ProgramError::Script { path, interpreter });
         }
         let foreign = |what: String| ProgramError::Foreign { path: path.clone(), what };
-        let object = object::File::parse(&*bytes).map_err(|e| foreign(format!("no program: {e}")))?;
+        let object =
+            object::File::parse(&*bytes).map_err(|e| foreign(format!("no program: {e}")))?;
         if object.architecture() != Architecture::X86_64 {
             return Err(foreign(format!("for {:?}", object.architecture())));
         }
         if object.format() != object::BinaryFormat::Elf {
             return Err(foreign(format!("a {:?} file", object.format())));
         }
-        let has = |name: &str| object.section_by_name(name).is_some_and(|section| section.size() > 0);
+        let has =
+            |name: &str| object.section_by_name(name).is_some_and(|section| section.size() > 0);
         let is_stripped = !object.symbols().any(|symbol| symbol.is_definition());
         let (lacks_lines, is_static) = (!has(".debug_line"), !has(".interp"));
         Ok(Program { path, is_stripped, lacks_lines, is_static })

@@ -31,10 +31,10 @@ impl Reader for DrMemTrace {
         let Ok(text) = std::str::from_utf8(line) else { return true };
         let Some(record) = parse(text) else { return true };
         let next = self.threads.len() as u32;
-        let thread = self.threads.entry(record.thread).or_insert_with(|| Thread {
-            number: next,
-            ..Thread::default()
-        });
+        let thread = self
+            .threads
+            .entry(record.thread)
+            .or_insert_with(|| Thread { number: next, ..Thread::default() });
         let number = thread.number;
         let event = |thread: &Thread, kind, address, size| Event {
             count: thread.count,
@@ -57,7 +57,8 @@ impl Reader for DrMemTrace {
                 let is_fence = thread.at.is_some_and(|at| at.is_fence);
                 let fence = event(thread, Kind::Fence, 0, 0);
                 (!called || sink.take(&of_before))
-                    && (!returned || sink.take(&Event { kind: Kind::Return, address: 0, ..of_before }))
+                    && (!returned
+                        || sink.take(&Event { kind: Kind::Return, address: 0, ..of_before }))
                     && (!is_fence || sink.take(&fence))
             }
             "read" => sink.take(&event(thread, Kind::Read, record.address, record.size)),

@@ -1,6 +1,6 @@
 //! Traces in files, and the stream of the emulator's plug-in: the same chunks, behind a head in a file.
 
-use super::TraceError;
+use super::{TraceError, Traced};
 use crate::event::{Event, Image, Kind, Sink};
 use crate::wire::{self, Chunk, Raw};
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,11 @@ const HEAD_MAX: u64 = 1 << 22;
 pub struct TraceFile<T> {
     /// The command that ran.
     pub command: Vec<String>,
-    /// What else was found of it, as the recorder knew it.
+    /// What else was known of it before.
     pub found: T,
+    /// How it was traced, if the recorder came to its end.
+    #[serde(skip)]
+    pub traced: Option<Traced>,
 }
 
 fn kind_of(raw: u8) -> Option<Kind> {
@@ -60,8 +63,12 @@ pub(super) enum StreamEnd {
     Damaged,
 }
 
-/// Reads chunks until they end.
-pub(super) fn read_chunks(input: &mut dyn Read, sink: &mut dyn Sink) -> io::Result<StreamEnd> {
+/// Reads chunks until they end; the last note is put into `note`.
+pub(super) fn read_chunks(
+    input: &mut dyn Read,
+    sink: &mut dyn Sink,
+    note: &mut Vec<u8>,
+) -> io::Result<StreamEnd> {
     let mut head = [0; wire::HEAD_BYTES];
     let mut body = Vec::new();
     loop {
@@ -70,7 +77,8 @@ pub(super) fn read_chunks(input: &mut dyn Read, sink: &mut dyn Sink) -> io::Resu
             bytes if bytes < head.len() => return Ok(StreamEnd::Torn),
             _ => {}
         }
-        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let number =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (of, thread, bytes) = (head[0], number(1), number(5) as usize);
         if bytes > wire::BODY_BYTES_MAX {
             return Ok(StreamEnd::Damaged);
@@ -88,6 +96,7 @@ pub(super) fn read_chunks(input: &mut dyn Read, sink: &mut dyn Sink) -> io::Resu
                 Some(image) => sink.image(&image),
                 None => return Ok(StreamEnd::Damaged),
             },
+            wire::NOTE => note.clone_from(&body),
             _ => return Ok(StreamEnd::Damaged),
         }
     }
@@ -189,10 +198,10 @@ impl<'a> Recorder<'a> {
     /// let folder = tempfile::tempdir().unwrap();
     /// let path = folder.path().join("trace");
     /// let mut analysis = Analysis::new(Symbols::default(), Thresholds::default());
-    /// let head = TraceFile { command: vec!["true".into()], found: 7 };
+    /// let head = TraceFile { command: vec!["true".into()], found: 7, traced: None };
     /// let mut recorder = Recorder::create(&path, &head, &mut analysis).unwrap();
     /// recorder.take(&Event { count: 1, kind: Kind::Write, ip: 2, address: 3, size: 8, thread: 0 });
-    /// recorder.finish().unwrap();
+    /// recorder.finish(None).unwrap();
     /// let mut again = Analysis::new(Symbols::default(), Thresholds::default());
     /// assert_eq!(TraceFile::<u32>::replay(&path, &mut again).unwrap(), Some(head));
     /// assert_eq!(again.totals(), analysis.totals());
@@ -206,19 +215,32 @@ impl<'a> Recorder<'a> {
         let mut out = BufWriter::with_capacity(1 << 18, File::create(path).map_err(failed)?);
         let head = serde_json::to_string(head).map_err(io::Error::from).map_err(failed)?;
         out.write_all(format!("{FIRST_LINE}{head}\n").as_bytes()).map_err(failed)?;
-        Ok(Recorder { path: path.to_path_buf(), out, chunks: Vec::new(), bytes: Vec::new(), failed: None, next })
+        Ok(Recorder {
+            path: path.to_path_buf(),
+            out,
+            chunks: Vec::new(),
+            bytes: Vec::new(),
+            failed: None,
+            next,
+        })
     }
 
-    /// Writes what is left.
+    /// Writes what is left, and how the program was traced.
     ///
     /// # Errors
     /// [`TraceError::File`] if something could not be written, now or before.
     ///
     /// # Examples
     /// As for [`Recorder::create`].
-    pub fn finish(mut self) -> Result<(), TraceError> {
+    pub fn finish(mut self, traced: Option<&Traced>) -> Result<(), TraceError> {
         for thread in 0..self.chunks.len() {
             self.end_chunk(thread);
+        }
+        if let (Some(traced), None) = (traced, &self.failed) {
+            let text = serde_json::to_vec(traced).unwrap_or_default();
+            self.bytes.clear();
+            wire::note(&text, &mut self.bytes);
+            self.failed = self.out.write_all(&self.bytes).err();
         }
         let done = match self.failed.take() {
             Some(error) => Err(error),
@@ -244,7 +266,7 @@ impl Sink for Recorder<'_> {
     fn take(&mut self, event: &Event) -> bool {
         let thread = (event.thread as usize).min(THREADS - 1);
         if self.chunks.len() <= thread {
-            self.chunks.resize_with(thread + 1, Chunk::default);
+            self.chunks.resize_with(thread + 1, Chunk::new);
         }
         let Event { count, ip, address, size, .. } = *event;
         let raw = Raw { kind: number_of(event.kind), size, count, ip, address };
@@ -285,10 +307,16 @@ impl<T: for<'de> Deserialize<'de>> TraceFile<T> {
             return Ok(None);
         }
         let mut head = Vec::new();
-        io::BufRead::read_until(&mut (&mut input).take(HEAD_MAX), b'\n', &mut head).map_err(failed)?;
-        let head = serde_json::from_slice(&head).map_err(|e| damaged(format!("its second line: {e}")))?;
-        match read_chunks(&mut input, sink).map_err(failed)? {
-            StreamEnd::Whole | StreamEnd::Stopped => Ok(Some(head)),
+        io::BufRead::read_until(&mut (&mut input).take(HEAD_MAX), b'\n', &mut head)
+            .map_err(failed)?;
+        let mut head: TraceFile<T> =
+            serde_json::from_slice(&head).map_err(|e| damaged(format!("its second line: {e}")))?;
+        let mut note = Vec::new();
+        match read_chunks(&mut input, sink, &mut note).map_err(failed)? {
+            StreamEnd::Whole | StreamEnd::Stopped => {
+                head.traced = serde_json::from_slice(&note).ok();
+                Ok(Some(head))
+            }
             StreamEnd::Torn => Err(damaged("it ends in the middle; record it again".into())),
             StreamEnd::Damaged => Err(damaged("bytes that are no event; record it again".into())),
         }
@@ -312,7 +340,14 @@ mod tests {
     }
 
     fn kind() -> impl Strategy<Value = Kind> {
-        prop::sample::select(vec![Kind::Read, Kind::Write, Kind::Spill, Kind::Fence, Kind::Call, Kind::Return])
+        prop::sample::select(vec![
+            Kind::Read,
+            Kind::Write,
+            Kind::Spill,
+            Kind::Fence,
+            Kind::Call,
+            Kind::Return,
+        ])
     }
 
     proptest! {
@@ -324,14 +359,14 @@ mod tests {
                 .into_iter()
                 .map(|(count, kind, ip, address, size)| Event { count, kind, ip, address, size, thread: 3 })
                 .collect();
-            let mut chunk = Chunk::default();
+            let mut chunk = Chunk::new();
             for Event { count, kind, ip, address, size, .. } in events.iter().copied() {
                 chunk.push(&Raw { kind: number_of(kind), size, count, ip, address });
             }
             let mut bytes = Vec::new();
             chunk.take(3, &mut bytes);
             let mut all = All::default();
-            prop_assert_eq!(read_chunks(&mut &*bytes, &mut all).unwrap(), StreamEnd::Whole);
+            prop_assert_eq!(read_chunks(&mut &*bytes, &mut all, &mut Vec::new()).unwrap(), StreamEnd::Whole);
             prop_assert_eq!(all.0, events);
         }
 
@@ -340,21 +375,22 @@ mod tests {
             let mut framed = vec![b'E', 0, 0, 0, 0];
             framed.extend((bytes.len() as u32).to_le_bytes());
             framed.extend(&bytes);
-            read_chunks(&mut &*framed, &mut All::default()).unwrap();
-            read_chunks(&mut &*bytes, &mut All::default()).unwrap();
+            read_chunks(&mut &*framed, &mut All::default(), &mut Vec::new()).unwrap();
+            read_chunks(&mut &*bytes, &mut All::default(), &mut Vec::new()).unwrap();
         }
     }
 
     #[test]
     fn a_torn_stream_is_told_from_a_whole_one() {
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk::new();
         chunk.push(&Raw { kind: wire::WRITE, size: 8, count: 1, ip: 2, address: 3 });
         let mut bytes = Vec::new();
         chunk.take(0, &mut bytes);
         wire::image(1, 2, 3, b"/bin/x", &mut bytes);
         for end in 0..bytes.len() {
             let whole = end == 0 || end == wire::HEAD_BYTES + 4;
-            let found = read_chunks(&mut &bytes[..end], &mut All::default()).unwrap();
+            let found =
+                read_chunks(&mut &bytes[..end], &mut All::default(), &mut Vec::new()).unwrap();
             assert_eq!(found == StreamEnd::Whole, whole, "{end} of {}", bytes.len());
         }
     }

@@ -34,10 +34,6 @@ impl<C: Code> Lackey<C> {
         Lackey { code, known: ByAddress::default(), count: 0, ip: 0, at: None }
     }
 
-    pub(super) fn into_code(self) -> C {
-        self.code
-    }
-
     fn event(&self, kind: Kind, address: u64, size: u32) -> Event {
         Event { count: self.count, kind, ip: self.ip, address, size, thread: 0 }
     }
@@ -145,7 +141,8 @@ mod tests {
         for line in text.lines() {
             assert!(reader.line(line.as_bytes(), &mut all));
         }
-        let found: Vec<(Kind, u64, u64)> = all.0.iter().map(|e| (e.kind, e.count, e.address)).collect();
+        let found: Vec<(Kind, u64, u64)> =
+            all.0.iter().map(|e| (e.kind, e.count, e.address)).collect();
         let expected = [
             (Kind::Spill, 1, 0x1fff0),
             (Kind::Call, 1, 0x2000),
@@ -163,7 +160,16 @@ mod tests {
     fn what_is_no_line_of_a_trace_is_passed_over() {
         let mut all = All::default();
         let mut reader = Lackey::new(Fixed);
-        for line in ["", "I", "I  zz,3", " S 12", " S ,8", " S fffffffffffffffff,8", " S 10,99999999999", "==1==   x"] {
+        for line in [
+            "",
+            "I",
+            "I  zz,3",
+            " S 12",
+            " S ,8",
+            " S fffffffffffffffff,8",
+            " S 10,99999999999",
+            "==1==   x",
+        ] {
             assert!(reader.line(line.as_bytes(), &mut all));
         }
         assert!(all.0.is_empty());

@@ -9,6 +9,7 @@ mod run;
 mod text;
 
 pub use file::{Recorder, TraceFile};
+pub(crate) use run::input_of;
 pub use run::{Ended, Limits, Traced, Tracer, TracerChoice, trace};
 pub use text::{Format, import};
 
@@ -20,7 +21,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum TraceError {
     /// No tracer is installed.
-    #[error("no tracer found ({tried}); install one: apt-get install qemu-user, or apt-get install valgrind")]
+    #[error(
+        "no tracer found ({tried}); install one: apt-get install qemu-user, or apt-get install valgrind"
+    )]
     NoTracer {
         /// Those that were looked for.
         tried: String,
@@ -62,7 +65,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    fn system(doing: &'static str) -> impl FnOnce(io::Error) -> TraceError {
+    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> TraceError {
         move |source| TraceError::System { doing, source }
     }
 }

@@ -11,10 +11,14 @@ const EMULATOR: &str = "qemu-x86_64";
 
 /// Whether the emulator is there and takes plug-ins. Some packages are built without: they are named.
 pub(super) fn check() -> Result<(), TraceError> {
-    let refused = |what: &str, way| TraceError::Tracer { tracer: Tracer::Qemu, what: what.into(), way };
+    let refused =
+        |what: &str, way| TraceError::Tracer { tracer: Tracer::Qemu, what: what.into(), way };
     let help = Command::new(EMULATOR).arg("-help").stdin(Stdio::null()).output();
     let help = help.map_err(|_| {
-        refused("qemu-x86_64 is not installed", "apt-get install qemu-user, or choose --tracer valgrind")
+        refused(
+            "qemu-x86_64 is not installed",
+            "apt-get install qemu-user, or choose --tracer valgrind",
+        )
     })?;
     match String::from_utf8_lossy(&help.stdout).contains("-plugin") {
         true => Ok(()),
@@ -28,7 +32,8 @@ pub(super) fn check() -> Result<(), TraceError> {
 /// What its version is.
 pub(super) fn version() -> String {
     let found = Command::new(EMULATOR).arg("--version").stdin(Stdio::null()).output();
-    let text = found.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let text =
+        found.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or("qemu-x86_64").to_string()
 }
 

@@ -166,21 +166,24 @@ impl TracerChoice {
     /// }
     /// ```
     pub fn find(self) -> Result<Tracer, TraceError> {
-        let valgrind = || match Command::new("valgrind").arg("--version").stdin(Stdio::null()).output() {
-            Ok(_) => Ok(Tracer::Valgrind),
-            Err(_) => Err(TraceError::Tracer {
-                tracer: Tracer::Valgrind,
-                what: "valgrind is not installed".into(),
-                way: "apt-get install valgrind, or choose --tracer qemu",
-            }),
-        };
+        let valgrind =
+            || match Command::new("valgrind").arg("--version").stdin(Stdio::null()).output() {
+                Ok(_) => Ok(Tracer::Valgrind),
+                Err(_) => Err(TraceError::Tracer {
+                    tracer: Tracer::Valgrind,
+                    what: "valgrind is not installed".into(),
+                    way: "apt-get install valgrind, or choose --tracer qemu",
+                }),
+            };
         match self {
             TracerChoice::Only(Tracer::Qemu) => qemu::check().map(|()| Tracer::Qemu),
             TracerChoice::Only(Tracer::Valgrind) => valgrind(),
             TracerChoice::Any => match (qemu::check(), valgrind()) {
                 (Ok(()), _) => Ok(Tracer::Qemu),
                 (_, Ok(tracer)) => Ok(tracer),
-                (Err(first), Err(second)) => Err(TraceError::NoTracer { tried: format!("{first}; {second}") }),
+                (Err(first), Err(second)) => {
+                    Err(TraceError::NoTracer { tried: format!("{first}; {second}") })
+                }
             },
         }
     }
@@ -230,9 +233,10 @@ pub fn trace(
     let end = start + limits.time;
     let pid = child.id();
     let mut limited = Limited { sink, left: limits.events, end, hit: None };
-    let mut pipe = Pipe { file, child: &mut child, end, has_begun: false, is_late: false, ended: None };
+    let mut pipe =
+        Pipe { file, child: &mut child, end, has_begun: false, is_late: false, ended: None };
     let read = match tracer {
-        Tracer::Qemu => read_chunks(&mut pipe, &mut limited),
+        Tracer::Qemu => read_chunks(&mut pipe, &mut limited, &mut Vec::new()),
         Tracer::Valgrind => {
             let mut reader = Lackey::new(Process::new(pid));
             let lines = &mut BufReader::with_capacity(1 << 18, &mut pipe);
@@ -253,7 +257,9 @@ pub fn trace(
     if !has_begun {
         let what = format!("it showed no event, and ended with {status}");
         let way = match tracer {
-            Tracer::Qemu => "the emulator may not know an instruction of the program: choose --tracer valgrind",
+            Tracer::Qemu => {
+                "the emulator may not know an instruction of the program: choose --tracer valgrind"
+            }
             Tracer::Valgrind => "choose --tracer qemu",
         };
         return Err(TraceError::Tracer { tracer, what, way });
@@ -278,7 +284,12 @@ fn how(status: ExitStatus) -> Ended {
 
 fn valgrind(pipe: &std::path::Path) -> Command {
     let mut command = Command::new("valgrind");
-    command.args(["--tool=lackey", "--trace-mem=yes", "--child-silent-after-fork=yes", "--trace-children=no"]);
+    command.args([
+        "--tool=lackey",
+        "--trace-mem=yes",
+        "--child-silent-after-fork=yes",
+        "--trace-children=no",
+    ]);
     command.arg(format!("--log-file={}", pipe.display()));
     command
 }
@@ -300,7 +311,10 @@ fn caveats(tracer: Tracer, ended: Ended, stream: StreamEnd) -> Vec<String> {
         }
     }
     .to_string()];
-    all.push("Processes that the program starts are not traced; neither is what it becomes by exec.".into());
+    all.push(
+        "Processes that the program starts are not traced; neither is what it becomes by exec."
+            .into(),
+    );
     match ended {
         Ended::EventLimit => all.push("Stopped at the limit of events: what the program does later was not seen.".into()),
         Ended::TimeLimit => all.push("Stopped at the limit of time: what the program does later was not seen.".into()),
