@@ -3,7 +3,7 @@
 use crate::output::{self, Failure, Outcome, print, print_json};
 use crate::progress;
 use clap::{Args, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terrace_dirtbuster::{
     Error, Limits, ProgramError, Report, Request, Thresholds, Tracer, TracerChoice,
@@ -17,7 +17,7 @@ Examples:
   terrace dirtbuster --all -- gzip -c /bin/sh
   terrace dirtbuster --all --json -- sort /etc/passwd
   terrace dirtbuster record --out sort.trace -- sort /etc/passwd
-  terrace dirtbuster analyze sort.trace
+  terrace dirtbuster analyze sort.trace --html sort.html --flame sort.svg
   terrace dirtbuster explain sort.trace
 
 Tracers: qemu-x86_64 of the package qemu-user (7.2 and later, built with plug-ins), or valgrind.";
@@ -115,6 +115,12 @@ struct Show {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Also write one HTML page, with the lines of source
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write a flame graph of stores and fences, an SVG
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -196,7 +202,7 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-fn analyzed(file: &std::path::Path, judge: &Judge) -> Result<Report, Failure> {
+fn analyzed(file: &Path, judge: &Judge) -> Result<Report, Failure> {
     let bar = progress::spinner("dirtbuster");
     bar.set_message(format!("reading {}", file.display()));
     let report = terrace_dirtbuster::analyze(file, &judge.function, &thresholds(judge)?);
@@ -205,6 +211,23 @@ fn analyzed(file: &std::path::Path, judge: &Judge) -> Result<Report, Failure> {
 }
 
 fn shown(report: &Report, show: &Show) -> Outcome {
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text)
+            .map_err(|e| Failure::new(format_args!("{}: {e}", path.display())))
+    };
+    if let Some(path) = &show.html {
+        write(path, report.html())?;
+    }
+    match (&show.flame, report.flame_graph()) {
+        (Some(path), Some(svg)) => write(path, svg)?,
+        (Some(path), None) => {
+            output::say(format_args!(
+                "{}: not written, because nothing was traced",
+                path.display()
+            ));
+        }
+        (None, _) => {}
+    }
     if show.json { print_json(report) } else { print(report.to_string().trim_end()) }
 }
 

@@ -14,6 +14,7 @@ const ONLY_PARSED: &[&str] = &[
     "terrace crash-test --all",
     "terrace reproduce run",
     "terrace preset profile.json",
+    "terrace dirtbuster",
     #[cfg(not(feature = "sql"))]
     "terrace sql",
 ];

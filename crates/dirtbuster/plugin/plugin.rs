@@ -36,9 +36,25 @@ type AtExit = extern "C" fn(u64, *mut c_void);
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: BlockTranslated);
-    fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut Block, callback: Executed, flags: c_int, data: *mut c_void);
-    fn qemu_plugin_register_vcpu_insn_exec_cb(insn: *mut Insn, callback: Executed, flags: c_int, data: *mut c_void);
-    fn qemu_plugin_register_vcpu_mem_cb(insn: *mut Insn, callback: Accessed, flags: c_int, which: c_int, data: *mut c_void);
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut Block,
+        callback: Executed,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut Insn,
+        callback: Executed,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut Insn,
+        callback: Accessed,
+        flags: c_int,
+        which: c_int,
+        data: *mut c_void,
+    );
     fn qemu_plugin_register_atexit_cb(id: u64, callback: AtExit, data: *mut c_void);
     fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Insn;
@@ -128,7 +144,8 @@ extern "C" fn block_executed(number: c_uint, data: *mut c_void) {
 
 extern "C" fn accessed(number: c_uint, info: u32, address: u64, data: *mut c_void) {
     // SAFETY: `info` is what the emulator gave to this callback; both only compute with it.
-    let (shift, is_store) = unsafe { (qemu_plugin_mem_size_shift(info), qemu_plugin_mem_is_store(info)) };
+    let (shift, is_store) =
+        unsafe { (qemu_plugin_mem_size_shift(info), qemu_plugin_mem_is_store(info)) };
     let kind = if is_store { wire::WRITE } else { wire::READ };
     event(number, kind, 1 << shift.min(15), address, data);
 }
@@ -197,8 +214,8 @@ fn tell_images(ip: u64) {
 }
 
 extern "C" fn translated(_: u64, block: *mut Block) {
-    // SAFETY: the emulator lends `block` and its instructions for the length of this call, and an instruction's data has
-    // as many bytes as it says. The callbacks are functions of this library, which is never unloaded; their data are
+    // SAFETY: the emulator lends `block` and its instructions for the length of this call, and an instruction's data
+    // has as many bytes as it says. The callbacks are functions of this library, never unloaded; their data are
     // numbers that nobody follows as pointers.
     unsafe {
         let instructions = qemu_plugin_tb_n_insns(block);
@@ -230,13 +247,20 @@ extern "C" fn at_exit(_: u64, _: *mut c_void) {
 /// # Safety
 /// `arguments` are `count` pointers to strings that end in 0, as the emulator passes them.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qemu_plugin_install(id: u64, _: *const c_void, count: c_int, arguments: *const *const c_char) -> c_int {
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: u64,
+    _: *const c_void,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
     let path = (0..usize::try_from(count).unwrap_or(0)).find_map(|at| {
         // SAFETY: the caller's promise.
         let argument = unsafe { CStr::from_ptr(*arguments.add(at)) };
         argument.to_str().ok()?.strip_prefix("pipe=")
     });
-    let Some(pipe) = path.and_then(|path| File::options().write(true).open(path).ok()) else { return 1 };
+    let Some(pipe) = path.and_then(|path| File::options().write(true).open(path).ok()) else {
+        return 1;
+    };
     PROCESS.store(std::process::id(), Relaxed);
     lock(&OUTPUT).pipe = Some(pipe);
     // SAFETY: `id` is this plug-in's, and the callbacks are functions of this library.

@@ -21,8 +21,8 @@ mod wire;
 
 pub use analysis::{
     Advice, Analysis, CallPath, Findings, FunctionReport, LINE_BYTES, MEMORY_BYTES, Measured,
-    PlaceReport, Places, PrefetchReport, SettingError, SizeClass, SourceLine, Thresholds, Totals,
-    Verdict, judge,
+    PlaceReport, Places, PrefetchReport, SettingError, SizeClass, SourceLine, Stack, Thresholds,
+    Totals, Verdict, judge,
 };
 pub use binary::{Instruction, InstructionSets, Program, ProgramError, Symbols, decode};
 pub use event::{Event, Image, Kind, Sink};

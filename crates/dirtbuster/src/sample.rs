@@ -2,8 +2,8 @@
 //!
 //! The paper samples memory accesses with the processor's counters. Virtual machines have none, so the kernel's clock
 //! serves: it interrupts the program so many times a second of its processor time, and the instruction that it
-//! interrupts is decoded. What an instruction waits for is charged to it or to the one behind it, so single instructions
-//! are not to be trusted, functions are.
+//! interrupts is decoded. What an instruction waits for is charged to it or to the one behind it, so single
+//! instructions are not to be trusted, functions are.
 
 use crate::analysis::Places;
 use crate::binary::Symbols;

@@ -1,8 +1,8 @@
 //! How events are written, by the emulator's plug-in and in files: chunks of events of one thread, and images.
 //!
 //! A chunk is a type (1 byte), a thread and a length (4 bytes each, little-endian) and so many bytes. Type `E`: events,
-//! each a byte with its kind and size, then the differences to the last event's count, instruction and address, 7 bits a
-//! byte. A chunk begins from zero, so it can be read alone. Type `I`: an image as three numbers of 8 bytes and a path.
+//! each a byte with its kind and size, then the differences to the last event's count, instruction and address, 7 bits
+//! a byte. A chunk begins from zero, so it can be read alone. Type `I`: an image, three numbers of 8 bytes and a path.
 //! Type `N`: what is known at the end of a file, in JSON.
 //!
 //! The plug-in is compiled alone, without dependencies, and includes this file: nothing here uses the crate.

@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 mod a_program_that_cannot_be_seen;
+mod the_analysis_keeps_up;
 mod the_corpus_gets_the_papers_verdicts;

@@ -27,7 +27,7 @@ mod verdict;
 pub(crate) use lines::ByAddress;
 pub use report::{
     Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass,
-    SourceLine, Totals, Verdict,
+    SourceLine, Stack, Totals, Verdict,
 };
 pub(crate) use report::{bytes, distance};
 pub use thresholds::{LINE_BYTES, SettingError, Thresholds};
@@ -37,6 +37,7 @@ use crate::event::{Event, Image, Kind, Sink};
 use lines::Lines;
 use regions::{Mean, Regions};
 use runs::{Placed, Run, Runs, Write};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use units::Units;
 
@@ -44,8 +45,10 @@ use units::Units;
 pub const MEMORY_BYTES: u64 = 384 << 20;
 /// One write in so many notes its path of calls.
 const PATH_EVERY: u64 = 61;
-/// Callers that a path names at most.
-const PATH_CALLERS: usize = 6;
+/// Callers that a path has at most.
+const PATH_CALLERS: usize = 32;
+/// Paths that are remembered: a recursive program has any number.
+const PATHS: usize = 1 << 16;
 /// The deepest stack of calls that is followed.
 const DEEPEST: usize = 4096;
 /// Lines that count as touched lately: 1 MiB.
@@ -93,6 +96,16 @@ struct Unfenced {
     region: u32,
 }
 
+/// A function, and its callers, the innermost first.
+type Path = (u32, Vec<u32>);
+
+/// What came along a path: writes in units of [`PATH_EVERY`], fences each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Along {
+    writes: u64,
+    fences: u64,
+}
+
 #[derive(Debug, Default)]
 struct Thread {
     count: u64,
@@ -115,7 +128,7 @@ pub struct Analysis<P> {
     units: Units,
     threads: Vec<Thread>,
     touched: Vec<u64>,
-    paths: HashMap<(u32, Vec<u32>), u64>,
+    paths: HashMap<Path, Along>,
     is_full: bool,
 }
 
@@ -265,7 +278,7 @@ impl<P: Places> Analysis<P> {
         }
         self.wait_for_fence(event, region);
         if self.totals.writes % PATH_EVERY == 0 {
-            self.note_path(event.thread, function);
+            self.note_path(event.thread, function, |along| along.writes += PATH_EVERY);
         }
     }
 
@@ -336,6 +349,8 @@ impl<P: Places> Analysis<P> {
     }
 
     fn fence(&mut self, event: &Event) {
+        let function = self.places.function(event.ip);
+        self.note_path(event.thread, function, |along| along.fences += 1);
         let Some(thread) = self.threads.get_mut(event.thread as usize) else { return };
         let oldest = event.count.saturating_sub(self.thresholds.fence_soon);
         for write in thread.unfenced.drain(..).filter(|write| write.count >= oldest) {
@@ -398,13 +413,18 @@ impl<P: Places> Analysis<P> {
         }
     }
 
-    fn note_path(&mut self, thread: u32, function: u32) {
+    fn note_path(&mut self, thread: u32, function: u32, note: impl FnOnce(&mut Along)) {
         let Some(calls) = self.threads.get(thread as usize).map(|thread| &thread.calls) else {
             return;
         };
         let from: Vec<u64> = calls.iter().rev().take(PATH_CALLERS).copied().collect();
         let path = from.into_iter().map(|ip| self.places.function(ip)).collect();
-        *self.paths.entry((function, path)).or_default() += 1;
+        let is_full = self.paths.len() >= PATHS;
+        match self.paths.entry((function, path)) {
+            Entry::Occupied(along) => note(along.into_mut()),
+            Entry::Vacant(along) if !is_full => note(along.insert(Along::default())),
+            Entry::Vacant(_) => {}
+        }
     }
 
     fn count(&mut self, event: &Event) {

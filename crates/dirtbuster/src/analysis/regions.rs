@@ -1,4 +1,4 @@
-//! Regions: the objects that a unit of stores writes, as pages in contact, with what was measured of the writes to each.
+//! Regions: the objects that a unit of stores writes, with what was measured of the writes to each.
 
 use super::lines::ByAddress;
 use super::runs::Run;

@@ -20,6 +20,34 @@ pub enum Advice {
     Nothing,
 }
 
+impl Advice {
+    /// What to put into the code, with Terrace's C library; none where nothing is to be done.
+    ///
+    /// # Examples
+    /// ```
+    /// use terrace_dirtbuster::Advice;
+    /// assert!(Advice::Clean.patch().unwrap().contains("TERRACE_CLEAN"));
+    /// assert_eq!(Advice::Nothing.patch(), None);
+    /// ```
+    pub fn patch(self) -> Option<&'static str> {
+        match self {
+            Advice::Clean => Some(
+                "behind the innermost loop: terrace_prestore(location, bytes, TERRACE_CLEAN), of terrace_prestore.h; check that \
+                 it covers what the loop wrote, once",
+            ),
+            Advice::Demote => Some(
+                "between the writes and the fence: terrace_prestore(location, bytes, TERRACE_DEMOTE), of terrace_prestore.h",
+            ),
+            Advice::Stream => Some(
+                "instead of the stores: terrace_prestore_copy() or terrace_prestore_fill(), and terrace_prestore_fence() before \
+                 the data is published; where that is hard, behind the loop: terrace_prestore(location, bytes, TERRACE_CLEAN)",
+            ),
+            Advice::Prefetch => Some("__builtin_prefetch(address), so many executions ahead"),
+            Advice::Nothing => None,
+        }
+    }
+}
+
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -160,6 +188,17 @@ pub struct PrefetchReport {
     pub warning: String,
 }
 
+/// A stack of calls, with what happened at its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Functions, the outermost first.
+    pub functions: Vec<String>,
+    /// Writes, about: one in 61 is counted.
+    pub writes: u64,
+    /// Instructions with the meaning of a fence.
+    pub fences: u64,
+}
+
 /// How many events there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
@@ -188,6 +227,8 @@ pub struct Findings {
     pub functions: Vec<FunctionReport>,
     /// Reads worth a prefetch.
     pub prefetches: Vec<PrefetchReport>,
+    /// Stacks of calls, the most writes first; broken where a program leaves functions by other ways than returns.
+    pub stacks: Vec<Stack>,
     /// What the rules compared with.
     pub thresholds: Thresholds,
 }

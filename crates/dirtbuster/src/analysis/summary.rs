@@ -5,13 +5,17 @@ use super::report::{
     Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass,
     SourceLine,
 };
-use super::{Analysis, PATH_EVERY, judge};
+use super::{Analysis, judge};
 use std::collections::{BTreeMap, HashMap};
 
 /// Functions in a report at most.
 const FUNCTIONS: usize = 25;
 /// Lines, classes and paths of each at most.
 const DETAILS: usize = 8;
+/// Callers that a function's paths name.
+const CALLERS: usize = 6;
+/// Stacks at most.
+const STACKS: usize = 5_000;
 /// Prefetches at most.
 const PREFETCHES: usize = 5;
 /// Reads that a prefetch must be worth.
@@ -55,7 +59,8 @@ impl<P: super::Places> Analysis<P> {
         let functions =
             ranked.into_iter().map(|(function, of)| self.function_report(function, of)).collect();
         let prefetches = self.prefetches();
-        Findings { totals, functions, prefetches, thresholds: self.thresholds }
+        let stacks = self.stacks();
+        Findings { totals, functions, prefetches, stacks, thresholds: self.thresholds }
     }
 
     fn function_report(&mut self, function: u32, of: Places) -> FunctionReport {
@@ -114,14 +119,33 @@ impl<P: super::Places> Analysis<P> {
     }
 
     fn callers(&mut self, function: u32) -> Vec<CallPath> {
-        let of = self.paths.iter().filter(|((to, _), _)| *to == function);
+        let mut paths: BTreeMap<Vec<u32>, u64> = BTreeMap::new();
+        for ((_, path), along) in self.paths.iter().filter(|((to, _), _)| *to == function) {
+            let near = path[..path.len().min(CALLERS)].to_vec();
+            *paths.entry(near).or_default() += along.writes;
+        }
         let mut paths: Vec<(Vec<u32>, u64)> =
-            of.map(|((_, path), count)| (path.clone(), count * PATH_EVERY)).collect();
+            paths.into_iter().filter(|(_, writes)| *writes > 0).collect();
         paths.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         paths.truncate(DETAILS);
         let named = |(path, writes): (Vec<u32>, u64)| CallPath {
             callers: path.into_iter().map(|function| self.places.name(function).0).collect(),
             writes,
+        };
+        paths.into_iter().map(named).collect()
+    }
+
+    fn stacks(&mut self) -> Vec<Stack> {
+        let paths = std::mem::take(&mut self.paths);
+        let mut paths: Vec<_> = paths.into_iter().collect();
+        paths.sort_by(|(a, x), (b, y)| {
+            (y.writes, y.fences).cmp(&(x.writes, x.fences)).then(a.cmp(b))
+        });
+        paths.truncate(STACKS);
+        let named = |((function, callers), along): (super::Path, super::Along)| {
+            let all = callers.into_iter().rev().chain([function]);
+            let functions = all.map(|function| self.places.name(function).0).collect();
+            Stack { functions, writes: along.writes, fences: along.fences }
         };
         paths.into_iter().map(named).collect()
     }

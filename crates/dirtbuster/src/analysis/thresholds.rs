@@ -13,7 +13,8 @@ pub struct Thresholds {
     pub write_intensive: f64,
     /// A function is analysed if it has at least this share of the program's writes.
     pub function_share: f64,
-    /// A function writes sequentially from this share of its writes in sequential runs. The paper's tensor operation has 50 %.
+    /// A function writes sequentially from this share of its writes in such runs. The paper's tensor operation has
+    /// 50 %.
     pub sequential: f64,
     /// A run of adjacent writes is sequential from this many bytes: more than one line.
     pub run_bytes: u64,
@@ -27,7 +28,7 @@ pub struct Thresholds {
     pub class_share: f64,
     /// Data re-written within this many instructions, on average, is hot: it stays cached, and a hint only costs.
     pub hot: u64,
-    /// A re-use after more instructions than this is none: the line left the caches long before. The tables print `inf`.
+    /// A re-use after more instructions than this is none: the line left the caches before. Tables print `inf`.
     pub horizon: u64,
     /// Instructions that a read from memory takes as long as: what a prefetch must be ahead.
     pub latency: u64,

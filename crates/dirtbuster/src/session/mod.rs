@@ -1,5 +1,7 @@
 //! The three steps together: sample, pass the gate, trace, judge; in one go or from a recorded trace.
 
+mod flame;
+mod page;
 mod show;
 
 use crate::analysis::{Analysis, Findings, Thresholds};

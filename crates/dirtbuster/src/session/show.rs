@@ -124,7 +124,7 @@ impl Report {
                 "place {}: {}\n\
                  \x20 writes: {}, {} of the function's, {}\n\
                  \x20 sequential: {} of them (threshold sequential={}; a run counts from run_bytes={})\n\
-                 \x20 a fence follows within fence_soon={} instructions: {} (threshold fenced_share={}); nearest: {fence}\n\
+                 \x20 a fence within fence_soon={} instructions: {} (threshold fenced_share={}); nearest: {fence}\n\
                  \x20 re-read within horizon={}: {} of the lines (threshold reused_share={}), after {} instructions\n\
                  \x20 re-written: {} of the writes, after {} instructions (hot up to hot={})\n\
                  \x20 accessed by other threads: {} of the lines\n\
@@ -153,6 +153,9 @@ impl Report {
             ));
             if let Some(warning) = &place.verdict.warning {
                 text.push_str(&format!("  warning: {warning}\n"));
+            }
+            if let Some(patch) = place.verdict.advice.patch() {
+                text.push_str(&format!("  patch: {patch}\n"));
             }
         }
         Some(text)
