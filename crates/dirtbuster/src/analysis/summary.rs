@@ -3,7 +3,7 @@
 use super::regions::{Mean, Tally};
 use super::report::{
     Advice, CallPath, Findings, FunctionReport, Measured, PlaceReport, PrefetchReport, SizeClass,
-    SourceLine,
+    SourceLine, Stack,
 };
 use super::{Analysis, judge};
 use std::collections::{BTreeMap, HashMap};

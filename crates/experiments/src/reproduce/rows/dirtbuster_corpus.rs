@@ -57,8 +57,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.note = format!(
         "The programs were written for this row from the paper's description of its applications; they are not the \
          applications. Thresholds other than the 10 % gate are ours, the same for all. Traced by {tracer}, which \
-         showed these instructions: {instructions}. Where the paper prints no kind of pre-store (cffts1, compute_rhs), clean \
-         and skip both agree."
+         showed these instructions: {instructions}. Where the paper prints no kind of pre-store (cffts1, \
+         compute_rhs), clean and skip both agree."
     );
     Ok(outcome)
 }
