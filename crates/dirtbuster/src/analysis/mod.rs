@@ -277,7 +277,7 @@ impl<P: Places> Analysis<P> {
             self.sites[site as usize].rewrite.add(distance);
         }
         self.wait_for_fence(event, region);
-        if self.totals.writes % PATH_EVERY == 0 {
+        if self.totals.writes.is_multiple_of(PATH_EVERY) {
             self.note_path(event.thread, function, |along| along.writes += PATH_EVERY);
         }
     }
@@ -449,7 +449,7 @@ impl<P: Places> Analysis<P> {
                 thread.calls.pop();
             }
         }
-        if self.totals.events % (1 << 20) == 0 {
+        if self.totals.events.is_multiple_of(1 << 20) {
             self.is_full = self.lines.bytes() + self.regions.bytes() > MEMORY_BYTES;
         }
     }

@@ -92,10 +92,10 @@ fn frame(svg: &mut String, name: &str, of: &Frame, total: u64, x: f64, y: f64) {
         if letters < 3 { String::new() } else { name.chars().take(letters).collect() };
     let what = if name == FENCES { "fences" } else { "stores and fences" };
     // Writing to a string does not fail.
-    let _ = write!(
+    let _ = writeln!(
         svg,
         "<g><title>{}: about {} {what}, {share:.1} %</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
-         height=\"{}\" fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"0.5\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>\n",
+         height=\"{}\" fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"0.5\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
         escaped(name),
         of.weight,
         ROW - 1.0,

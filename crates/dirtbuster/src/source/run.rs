@@ -98,7 +98,7 @@ impl Sink for Limited<'_> {
             return false;
         }
         self.left -= 1;
-        if self.left % (1 << 16) == 0 && Instant::now() >= self.end {
+        if self.left.is_multiple_of(1 << 16) && Instant::now() >= self.end {
             self.hit = Some(Ended::TimeLimit);
             return false;
         }
