@@ -90,6 +90,20 @@ pub const TOOLS: &[Tool] = &[
         optional: true,
     },
     Tool {
+        program: "qemu-x86_64",
+        package: "qemu-user",
+        needed_for: "tracing programs with DirtBuster",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
+        program: "valgrind",
+        package: "valgrind",
+        needed_for: "tracing programs with DirtBuster",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
         program: "qemu-system-x86_64",
         package: "qemu-system-x86",
         needed_for: "the emulated machine",

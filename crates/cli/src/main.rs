@@ -10,6 +10,7 @@ mod bench;
 mod copy;
 mod crash_test;
 mod data;
+mod dirtbuster;
 mod doctor;
 mod ledger;
 mod open;
@@ -142,6 +143,9 @@ enum Command {
     /// Recommend a memory for each structure
     #[command(after_help = place::examples())]
     Place(place::Arguments),
+    /// Find where a program should clean, demote, stream or prefetch
+    #[command(after_help = dirtbuster::EXAMPLES)]
+    Dirtbuster(dirtbuster::Arguments),
     /// Simulate power failures under every persistent structure and check the recovery
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
@@ -210,6 +214,7 @@ fn main() -> ExitCode {
         Command::Copy(a) => copy::main(&a),
         Command::Preset(a) => preset::main(&a),
         Command::Place(a) => place::main(&a),
+        Command::Dirtbuster(a) => dirtbuster::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),

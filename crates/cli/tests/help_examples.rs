@@ -16,6 +16,7 @@ const ONLY_PARSED: &[&str] = &[
     "terrace preset profile.json",
     "--from 0 --to 1",
     "--require-engine dsa",
+    "terrace dirtbuster",
     #[cfg(not(feature = "sql"))]
     "terrace sql",
 ];

@@ -219,7 +219,8 @@ fn build(
     }
 }
 
-/// Puts some rows in; where to go on, and how many they were. Nowhere if somebody else, who made it too, was done before.
+/// Puts some rows in; where to go on, and how many they were. Nowhere if somebody else, who made it too, was done
+/// before.
 fn put_in(
     catalogue: &Catalogue,
     (of, index): (&Definition, &Index),

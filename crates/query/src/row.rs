@@ -13,7 +13,7 @@
 //! | texts and byte strings | |
 //!
 //! So a column is found without reading those before it. A row that was written before a column was added has none of
-//! it: it says how many columns it has, and is read as a row of so many. This is a format on the disk: it never changes.
+//! it: it says how many columns it has, and is read as one of so many. This is a format on the disk: it never changes.
 
 use crate::error::{Error, Result};
 use crate::schema::{ColumnType, Definition};

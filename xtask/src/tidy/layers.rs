@@ -15,6 +15,7 @@ pub const ROOMS: &[&str] = &[
     "store",
     "transact",
     "advise",
+    "dirtbuster",
     "terrace",
     "query",
     "experiments",
@@ -24,7 +25,8 @@ pub const ROOMS: &[&str] = &[
 
 /// These see the engine through its facade only.
 const THROUGH_THE_FACADE: &[&str] = &["query", "server", "cli"];
-const OPEN_TO_ALL: &[&str] = &["workload", "terrace", "query", "experiments", "server", "advise"];
+const OPEN_TO_ALL: &[&str] =
+    &["workload", "terrace", "query", "experiments", "server", "advise", "dirtbuster"];
 
 /// `manifests` are pairs of a room and the text of its `Cargo.toml`.
 pub fn check(manifests: &[(String, String)], complaints: &mut Vec<String>) {

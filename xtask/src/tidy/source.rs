@@ -15,6 +15,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/movement/",
     "crates/device/",
     "crates/transact/src/ledger/accounts.rs",
+    "crates/dirtbuster/plugin/",
     "peers/",
 ];
 

@@ -30,6 +30,8 @@ rows! {
     uma_query,
     prestore_skip,
     prestore_apps,
+    dirtbuster_corpus,
+    dirtbuster_gate,
     kv_recovery,
     ssp_crash,
     ssp_software,
