@@ -172,11 +172,11 @@ impl Workload {
         let mut engines = BTreeMap::new();
         let mut sides = Vec::new();
         for task in &self.tasks {
-            let key = (task.engine, task.number);
-            if !engines.contains_key(&key) {
-                engines.insert(key, task.engine.open(task.number)?);
-            }
-            sides.push(Side::new(task, engines[&key].clone(), &topology)?);
+            let engine = match engines.entry((task.engine, task.number)) {
+                Entry::Occupied(open) => Engine::clone(open.get()),
+                Entry::Vacant(place) => Engine::clone(place.insert(task.engine.open(task.number)?)),
+            };
+            sides.push(Side::new(task, engine, &topology)?);
         }
         let gate = Gate::new(sides.len());
         let measured: Vec<Result<Vec<Lap>, BenchError>> = std::thread::scope(|scope| {
