@@ -251,6 +251,9 @@ pub struct Parameters {
     /// How far apart lines of the journal lie that are written one after the other: 1, or an odd number of lines beyond
     /// a bank's run, which lets banks take turns.
     pub journal_stride: u32,
+    /// Whether the records of consolidated pages wait in the controller's buffer for those of the next section, or are
+    /// written at once.
+    pub records_wait: bool,
     /// Lines that are remapped as one: 1, or 4 for 256 bytes.
     pub sub_page_lines: u32,
     /// When inactive pages are consolidated.

@@ -100,6 +100,24 @@ fn pages_that_the_tlb_does_not_reach_are_consolidated_and_cost_at_most_their_lin
 }
 
 #[test]
+fn records_of_consolidated_pages_share_the_lines_of_a_sections_unless_they_do_not_wait() {
+    // A line of the journal has room for the mark, the section's page, and two more.
+    let tape = scattered(3000, 400, 1, 1);
+    let run = |records_wait| {
+        let mut parameters = Parameters::ssp_sim(1);
+        parameters.records_wait = records_wait;
+        let processor = play(&parameters, Design::Ssp, 400, &tape);
+        let (written, events) = (processor.written(), processor.events());
+        assert!(events.consolidations > 1000, "{events:?}");
+        (written.consolidation.saturating_sub(written.data), written.log, events.consolidations)
+    };
+    let ((shared, log, _), (own, own_log, pages)) = (run(true), run(false));
+    assert_eq!((log, own_log), (3000, 3000));
+    assert_eq!(shared, 0, "lines are copied, and nothing else is written");
+    assert!(own > pages / 2, "{own} lines more than data, for {pages} pages");
+}
+
+#[test]
 fn a_play_is_the_same_every_time_and_cores_with_memory_of_their_own_overlap() {
     let own = |core: u64| {
         let mut random = Random(core);

@@ -52,6 +52,7 @@ pub fn small(cores: usize, random: &mut Random) -> Parameters {
     small.write_set_entries = 2 + random.below(3) as usize;
     small.spare_slots = 1 + random.below(2) as usize;
     small.consolidated_together = 1 + random.below(3) as usize;
+    small.records_wait = random.below(2) == 0;
     // Short, so that it goes around; of some seeds' a power of two, which a stride can reach.
     small.journal_lines = 4 * (cores as u32 + 2);
     if random.below(4) == 0 {

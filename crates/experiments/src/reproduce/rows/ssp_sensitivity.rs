@@ -193,8 +193,8 @@ fn note(cycles: &[Designs], designs: &[Designs], few: &[Designs]) -> String {
          instead of {} (TLB misses a section): {}. A section that misses the TLB oftener suffers more: a red-black \
          tree of {} keys misses at nearly every level. Of {FEW_KEYS} keys, array and buckets as before: {}. What a \
          designer could change, not judged (speed over that of `ssp-sim`, speed over REDO's, lines over REDO's): {}. \
-         CXL adds {CXL_NS} ns to an access. A sub-page of 256 bytes is written whole, as lines of 64: only where a row \
-         that is open takes writes sooner can that pay.",
+         CXL adds {CXL_NS} ns to an access. A sub-page of 256 bytes is written whole, as lines of 64, of which \
+         sections seldom change more than one: this memory has no unit of 256 bytes that would be written in any case.",
         CYCLES[CYCLES.len() - 1],
         CYCLES[0],
         hurt(cycles),

@@ -1,7 +1,8 @@
 //! The background thread of the operating system: consolidation of inactive pages, and checkpoints of the journal.
 //!
 //! ```text
-//! pages       copy the fewer lines to the other place, WAIT | journal the survivors, WAIT | page table, WAIT | free
+//! pages       copy the fewer lines to the other place, WAIT | journal the survivors, with the next section's records or
+//!             when a core waits for it, WAIT | page table, WAIT | free
 //! checkpoint  changed slots to their table, WAIT | the tail, WAIT
 //! ```
 //! Lines are copied only to places that the committed bitmap says are dead. A slot is free only once the page table is
@@ -22,9 +23,15 @@ pub(super) enum Job {
     Idle,
     Read,
     Copied,
-    Journaled { position: u64 },
+    /// Records wait in the controller's buffer: for a section's, or until they are asked for.
+    Waiting,
+    Journaled {
+        position: u64,
+    },
     Mapped,
-    TableWritten { up_to: u64 },
+    TableWritten {
+        up_to: u64,
+    },
     TailWritten,
 }
 
@@ -42,7 +49,8 @@ impl Shadow {
             Job::Idle if self.journal.is_half_full() => self.write_table(on),
             Job::Idle => return self.read_pages(on),
             Job::Read => self.copy(on),
-            Job::Copied => self.journal_survivors(on),
+            Job::Copied => self.record_survivors(on),
+            Job::Waiting => self.journal_survivors(on),
             Job::Journaled { position } => self.map(on, position),
             Job::Mapped => self.free(on),
             Job::TableWritten { up_to } => self.write_tail(on, up_to),
@@ -55,6 +63,9 @@ impl Shadow {
     }
 
     pub(super) fn has_work(&self, on: &Hardware) -> bool {
+        if self.job == Job::Waiting {
+            return false;
+        }
         self.job != Job::Idle
             || self.journal.is_half_full()
             || (self.slots.has_queued() && self.is_wanted(on))
@@ -120,19 +131,28 @@ impl Shadow {
         [places[merge.survivor], places[1 - merge.survivor]]
     }
 
-    fn journal_survivors(&mut self, on: &mut Hardware) {
+    fn record_survivors(&mut self, on: &mut Hardware) {
         if on.parameters.has(Fault::ConsolidationOrder) {
             on.bytes.settle(Owner::Background);
         }
+        let record =
+            |merge: &Merge| (merge.slot, Record { places: self.places(*merge), committed: 0 });
+        self.journal.waiting = self.together.iter().map(record).collect();
+        self.job = Job::Waiting;
+        if !on.parameters.records_wait {
+            self.journal_survivors(on);
+        }
+    }
+
+    fn journal_survivors(&mut self, on: &mut Hardware) {
         if !self.journal.has_room(on.parameters.consolidation_lines_max()) {
             // Commits keep room for this; a checkpoint by the way.
             self.job = Job::Idle;
             self.checkpoint_now(on);
         }
-        let record =
-            |merge: &Merge| (merge.slot, Record { places: self.places(*merge), committed: 0 });
-        let records = self.together.iter().map(record).collect();
-        let (position, done) = self.journal.append(on, self.clock, Class::Consolidation, records);
+        let records = std::mem::take(&mut self.journal.waiting);
+        let now = self.clock.max(self.woken);
+        let (position, done) = self.journal.append(on, now, 0, records);
         self.clock = done;
         self.job = Job::Journaled { position };
     }

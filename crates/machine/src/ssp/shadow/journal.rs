@@ -50,6 +50,8 @@ pub(super) struct Journal {
     pub tail: u64,
     head: u64,
     batches: VecDeque<Batch>,
+    /// Records that wait in the controller's buffer.
+    pub waiting: Vec<Entry>,
 }
 
 fn encode(entries: &[Entry]) -> impl Iterator<Item = u64> + '_ {
@@ -74,6 +76,7 @@ impl Journal {
             tail: 0,
             head: 0,
             batches: VecDeque::new(),
+            waiting: Vec::new(),
         }
     }
 
@@ -99,12 +102,14 @@ impl Journal {
         self.tail << EPOCH_BITS | self.epoch
     }
 
-    /// Writes a batch, for which there is room; returns its position, and when it and all before it are durable.
+    /// Writes a batch, for which there is room; returns its position, and when it and all before it are durable. The
+    /// first `of_section` entries are a section's, others are consolidated pages', to which the lines count that they
+    /// add.
     pub fn append(
         &mut self,
         on: &mut Hardware,
         now: Ps,
-        class: Class,
+        of_section: usize,
         entries: Vec<Entry>,
     ) -> (u64, Ps) {
         let position = self.head;
@@ -112,7 +117,9 @@ impl Journal {
         let mut words = vec![entries.len() as u64, vouched];
         words.extend(encode(&entries));
         let mut done = self.batches.back().map_or(now, |batch| batch.done.max(now));
-        for words in words.chunks(2 * PER_LINE) {
+        let own_lines = if of_section == 0 { 0 } else { (of_section + 1).div_ceil(PER_LINE) };
+        for (number, words) in words.chunks(2 * PER_LINE).enumerate() {
+            let class = if number < own_lines { Class::Log } else { Class::Consolidation };
             let line: LineWords = std::array::from_fn(|word| words.get(word).copied().unwrap_or(0));
             let at = self.line(self.head);
             done = done.max(on.write_uncached(now, at, line, Owner::Batch(position), class));

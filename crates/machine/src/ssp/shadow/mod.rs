@@ -12,7 +12,6 @@ mod recover;
 mod slots;
 
 use super::bytes::{Bytes, Owner};
-use super::controller::Class;
 use super::engine::{Commit, Engine, Refused};
 use super::hardware::Hardware;
 use super::layout::Layout;
@@ -89,6 +88,7 @@ impl Shadow {
         on.compute(core, on.parameters.walk_cycles);
         if self.slots.of(page).is_some_and(|slot| self.slots.all[slot].state == State::Busy) {
             on.events.busy_pages += 1;
+            self.woken = self.woken.max(on.cores[core].clock);
             let done = self.finish_job(on);
             on.cores[core].clock = on.cores[core].clock.max(done);
         }
@@ -197,8 +197,13 @@ impl Shadow {
             slot.journaled ^= bits;
             entries.push((number, Record { places: slot.places, committed: slot.journaled }));
         }
-        let now = on.cores[core].clock;
-        let (position, done) = self.journal.append(on, now, Class::Log, entries);
+        let (now, of_section) = (on.cores[core].clock, entries.len());
+        entries.append(&mut self.journal.waiting);
+        let is_joined = entries.len() > of_section;
+        let (position, done) = self.journal.append(on, now, of_section, entries);
+        if is_joined {
+            (self.job, self.clock) = (Job::Journaled { position }, done);
+        }
         on.until(core, done);
         on.barrier(core);
         position
