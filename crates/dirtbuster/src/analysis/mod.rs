@@ -43,6 +43,10 @@ use units::Units;
 
 /// The most that an analysis remembers of lines and regions.
 pub const MEMORY_BYTES: u64 = 384 << 20;
+/// Instructions that are told apart; more come from code that is made at run time, or from a damaged trace.
+const SITES: usize = 1 << 20;
+/// Writes of one thread that wait for a fence.
+const UNFENCED: usize = 1 << 14;
 /// One write in so many notes its path of calls.
 const PATH_EVERY: u64 = 61;
 /// Callers that a path has at most.
@@ -129,6 +133,7 @@ pub struct Analysis<P> {
     threads: Vec<Thread>,
     touched: Vec<u64>,
     paths: HashMap<Path, Along>,
+    memory_bytes: u64,
     is_full: bool,
 }
 
@@ -161,11 +166,34 @@ impl<P: Places> Analysis<P> {
             threads: Vec::new(),
             touched: vec![u64::MAX; TOUCHED_LINES],
             paths: HashMap::new(),
+            memory_bytes: MEMORY_BYTES,
             is_full: false,
         }
     }
 
-    /// Whether there were more lines than are remembered.
+    /// The same, which remembers at most so much of lines and regions, instead of [`MEMORY_BYTES`].
+    ///
+    /// # Examples
+    /// ```
+    /// use terrace_dirtbuster::{Analysis, Symbols, Thresholds};
+    /// let analysis = Analysis::new(Symbols::default(), Thresholds::default()).within(64 << 20);
+    /// assert_eq!(analysis.remembered_bytes(), 0);
+    /// ```
+    #[must_use]
+    pub fn within(mut self, memory_bytes: u64) -> Analysis<P> {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// What lines and regions take.
+    ///
+    /// # Examples
+    /// As for [`Analysis::within`].
+    pub fn remembered_bytes(&self) -> u64 {
+        self.lines.bytes() + self.regions.bytes()
+    }
+
+    /// Whether there were more lines, or more code, than is remembered.
     ///
     /// # Examples
     /// ```
@@ -209,6 +237,10 @@ impl<P: Places> Analysis<P> {
             return site;
         }
         let next = self.sites.len() as u32;
+        if self.sites.len() >= SITES && !self.site_of.contains_key(&ip) {
+            self.is_full = true;
+            return next - 1;
+        }
         let site = *self.site_of.entry(ip).or_insert(next);
         if site == next {
             let function = self.places.function(ip);
@@ -342,8 +374,12 @@ impl<P: Places> Analysis<P> {
     fn wait_for_fence(&mut self, event: &Event, region: u32) {
         let Some(thread) = self.threads.get_mut(event.thread as usize) else { return };
         let oldest = event.count.saturating_sub(self.thresholds.fence_soon);
-        while thread.unfenced.front().is_some_and(|write| write.count < oldest) {
+        let is_long = thread.unfenced.len() >= UNFENCED;
+        while thread.unfenced.front().is_some_and(|write| write.count < oldest || is_long) {
             thread.unfenced.pop_front();
+            if is_long {
+                break;
+            }
         }
         thread.unfenced.push_back(Unfenced { count: event.count, region });
     }
@@ -449,8 +485,11 @@ impl<P: Places> Analysis<P> {
                 thread.calls.pop();
             }
         }
-        if self.totals.events.is_multiple_of(1 << 20) {
-            self.is_full = self.lines.bytes() + self.regions.bytes() > MEMORY_BYTES;
+        // So often that the bound is passed by no more than some pages.
+        if self.totals.events.is_multiple_of(1 << 12) && self.remembered_bytes() > self.memory_bytes
+        {
+            self.is_full = true;
+            self.regions.keep_no_more();
         }
     }
 }

@@ -108,6 +108,8 @@ impl Region {
 pub(super) struct Regions {
     all: Vec<Region>,
     by_page: ByAddress<(u32, u64), u32>,
+    /// Once there are too many: one region for each unit, of whatever it writes elsewhere.
+    elsewhere: Option<ByAddress<u32, u32>>,
 }
 
 impl Regions {
@@ -136,13 +138,21 @@ impl Regions {
                 beside.into_iter().filter_map(|page| self.by_page.get(&(unit, page)).copied());
             regions.find(|region| self.is_near(*region, address, end))
         });
-        let region = found.unwrap_or_else(|| {
-            let at = self.all.len() as u32;
-            let tally = Tally::default();
-            self.all.push(Region { unit, parent: at, start: address, end, tally });
-            at
-        });
-        self.enter(region, address, end)
+        if let Some(region) = found {
+            return self.enter(region, address, end);
+        }
+        let next = self.all.len() as u32;
+        let elsewhere = self.elsewhere.as_mut().map(|all| *all.entry(unit).or_insert(next));
+        if let Some(known) = elsewhere.filter(|known| *known != next) {
+            return self.root(known);
+        }
+        self.all.push(Region { unit, parent: next, start: address, end, tally: Tally::default() });
+        self.enter(next, address, end)
+    }
+
+    /// Makes no further regions, but one for each unit.
+    pub(super) fn keep_no_more(&mut self) {
+        self.elsewhere.get_or_insert_default();
     }
 
     fn is_near(&self, mut region: u32, address: u64, end: u64) -> bool {
@@ -159,6 +169,9 @@ impl Regions {
         let root = self.root(region);
         let unit = self.all[root as usize].unit;
         let page = address / PAGE_BYTES;
+        if self.elsewhere.is_some() && !self.by_page.contains_key(&(unit, page)) {
+            return root;
+        }
         let there = *self.by_page.entry((unit, page)).or_insert(root);
         let there = self.root(there);
         let one = if there == root { root } else { self.join(root, there) };

@@ -358,6 +358,35 @@ fn calls_name_the_path_into_a_generic_function() {
     assert!(found.callers[0].writes > 2 * found.callers[1].writes);
 }
 
+/// A trace with new code, new memory and a count that stands still: what is remembered stays within its bound.
+#[test]
+fn a_trace_that_writes_everywhere_stays_within_its_memory() {
+    let bound = 4 << 20;
+    let mut analysis = Analysis::new(Thousands, Thresholds::default()).within(bound);
+    let mut random: u64 = 7;
+    for _ in 0..300_000 {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let event = Event {
+            count: 1,
+            kind: Kind::Write,
+            ip: random >> 50,
+            address: random,
+            size: 8,
+            thread: 0,
+        };
+        analysis.take(&event);
+    }
+    assert!(
+        analysis.is_full() && analysis.remembered_bytes() < 4 * bound,
+        "{}",
+        analysis.remembered_bytes()
+    );
+    assert!(analysis.threads[0].unfenced.len() <= UNFENCED);
+    let findings = analysis.finish();
+    let writes: u64 = findings.functions.iter().map(|function| function.measured.writes).sum();
+    assert_eq!(writes, 300_000, "none is lost");
+}
+
 mod any_stream {
     use super::*;
     use proptest::prelude::*;

@@ -7,6 +7,8 @@
 
 use super::lines::ByAddress;
 
+/// Pairs of stores that are counted; what has met once is forgotten beyond.
+const PAIRS: usize = 1 << 18;
 /// How often a store continues another's run before they are one unit.
 const OFTEN: u8 = 8;
 
@@ -43,6 +45,9 @@ impl Units {
             return unit;
         }
         let pair = (site.min(unit), site.max(unit));
+        if self.links.len() >= PAIRS {
+            self.links.clear();
+        }
         let times = self.links.entry(pair).or_default();
         *times += 1;
         if *times < OFTEN {

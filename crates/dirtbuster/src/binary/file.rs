@@ -5,6 +5,9 @@ use addr2line::gimli::{BaseAddresses, EhFrame, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::path::{Path, PathBuf};
 
+/// The largest program that is read.
+const LARGEST: u64 = 1 << 31;
+
 /// A function of a file.
 #[derive(Clone, Debug)]
 struct Function {
@@ -39,7 +42,9 @@ impl std::fmt::Debug for CodeFile {
 
 impl CodeFile {
     pub(crate) fn read(path: &Path) -> CodeFile {
-        let bytes = std::fs::read(path).unwrap_or_default();
+        // A trace may name anything, a device without an end too.
+        let is_fit = std::fs::metadata(path).is_ok_and(|of| of.is_file() && of.len() <= LARGEST);
+        let bytes = if is_fit { std::fs::read(path).unwrap_or_default() } else { Vec::new() };
         let mut file = CodeFile {
             path: path.to_path_buf(),
             functions: Vec::new(),

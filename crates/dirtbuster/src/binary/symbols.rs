@@ -7,6 +7,10 @@ use crate::event::Image;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+/// Instructions whose function is remembered, and functions: more come from a damaged trace.
+const REMEMBERED: usize = 1 << 20;
+/// Mappings of files.
+const IMAGES: usize = 1 << 12;
 /// Where no file is known, code is told apart by pages of this size.
 const UNKNOWN_BYTES: u64 = 4096;
 
@@ -126,6 +130,9 @@ impl Symbols {
         if let Some(known) = self.by_begin.get(&key) {
             return *known;
         }
+        if self.functions.len() >= REMEMBERED {
+            return self.functions.len() as u32 - 1;
+        }
         let only = self.only.as_ref();
         let is_monitored = only.is_none_or(|names| names.contains(&name));
         let number = self.functions.len() as u32;
@@ -141,7 +148,7 @@ fn file_name(path: &Path) -> String {
 
 impl Places for Symbols {
     fn image(&mut self, image: &Image) {
-        if self.images.iter().any(|(known, _)| known == image) {
+        if self.images.len() >= IMAGES || self.images.iter().any(|(known, _)| known == image) {
             return;
         }
         let file = self.file(&image.path);
@@ -153,7 +160,9 @@ impl Places for Symbols {
             return *known;
         }
         let function = self.resolve(ip);
-        self.by_ip.insert(ip, function);
+        if self.by_ip.len() < REMEMBERED {
+            self.by_ip.insert(ip, function);
+        }
         function
     }
 

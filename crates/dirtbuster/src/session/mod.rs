@@ -320,7 +320,7 @@ fn summary(
     caveats.extend(traced.iter().flat_map(|traced| traced.caveats.clone()));
     if analysis.is_full() {
         caveats.push(
-            "More memory was written than is remembered: re-use of what came late was not seen."
+            "More memory was written, or more code ran, than is remembered: re-use of what came late was not seen."
                 .into(),
         );
     }
