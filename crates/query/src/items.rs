@@ -46,7 +46,7 @@ pub(crate) fn spans(filters: &[Expr]) -> Vec<Span> {
         let to = behind(&prefix);
         spans = both(&spans, &[Span { from: Bound::Included(prefix), to }]);
     }
-    spans.sort_unstable_by(|one, other| bytes_of(&one.from).cmp(&bytes_of(&other.from)));
+    spans.sort_unstable_by(|one, other| bytes_of(&one.from).cmp(bytes_of(&other.from)));
     spans.dedup();
     spans
 }

@@ -1,7 +1,7 @@
 //! Parquet files: COPY FROM reads them, COPY TO writes them.
 //!
-//! The library reads files that anybody may have written. If it ever ends with a panic on one that is damaged, that is an
-//! error here.
+//! The library reads files that anybody may have written. If it ever ends with a panic on one that is damaged, that is
+//! an error here.
 
 use crate::error::{Error, Result};
 use crate::file::{BATCH_ROWS, Read, fields_of, rows_of};

@@ -99,8 +99,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Wrong ranges of a table that leaves out a step: of the first of some storms that has any, since the threads of one may
-/// happen not to meet where it matters.
+/// Wrong ranges of a table that leaves out a step: of the first of some storms that has any, since the threads of one
+/// may happen not to meet where it matters.
 fn wrong_ranges(fault: Fault) -> Result<usize> {
     for _ in 0..STORMS {
         let found = storm(Some(fault), 6_000)?;
