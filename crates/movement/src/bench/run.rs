@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 use terrace_memory::{ByteSize, Topology, instructions};
 
@@ -172,11 +173,11 @@ impl Workload {
         let mut engines = BTreeMap::new();
         let mut sides = Vec::new();
         for task in &self.tasks {
-            let key = (task.engine, task.number);
-            if !engines.contains_key(&key) {
-                engines.insert(key, task.engine.open(task.number)?);
-            }
-            sides.push(Side::new(task, engines[&key].clone(), &topology)?);
+            let engine = match engines.entry((task.engine, task.number)) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(place) => place.insert(task.engine.open(task.number)?),
+            };
+            sides.push(Side::new(task, engine.clone(), &topology)?);
         }
         let gate = Gate::new(sides.len());
         let measured: Vec<Result<Vec<Lap>, BenchError>> = std::thread::scope(|scope| {
