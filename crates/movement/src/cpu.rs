@@ -217,7 +217,7 @@ mod tests {
     fn both_streaming_copies_copy_whole_lines_from_any_place() {
         #[repr(align(64))]
         struct Lines([u8; 8 * LINE]);
-        let source: Vec<u8> = (0..10 * LINE).map(|n| (n * n >> 3) as u8).collect();
+        let source: Vec<u8> = (0..10 * LINE).map(|n| ((n * n) >> 3) as u8).collect();
         let mut kernels: Vec<unsafe fn(*mut u8, *const u8, usize)> = vec![stream_lines];
         if is_x86_feature_detected!("avx512f") {
             kernels.push(stream_lines_wide);

@@ -12,6 +12,7 @@
 //! After Fuerst, "Data Movement in Heterogeneous Memories with Intel Data Streaming Accelerator" (2024).
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(test, allow(clippy::unwrap_used))] // A failed unwrap is a failed test.
 
 mod arena;
 mod balance;

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 use terrace_memory::{ByteSize, Topology, instructions};
 
@@ -173,10 +174,10 @@ impl Workload {
         let mut sides = Vec::new();
         for task in &self.tasks {
             let engine = match engines.entry((task.engine, task.number)) {
-                Entry::Occupied(open) => Engine::clone(open.get()),
-                Entry::Vacant(place) => Engine::clone(place.insert(task.engine.open(task.number)?)),
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(place) => place.insert(task.engine.open(task.number)?),
             };
-            sides.push(Side::new(task, engine, &topology)?);
+            sides.push(Side::new(task, engine.clone(), &topology)?);
         }
         let gate = Gate::new(sides.len());
         let measured: Vec<Result<Vec<Lap>, BenchError>> = std::thread::scope(|scope| {

@@ -56,7 +56,8 @@ pub(crate) struct Entry {
     pub node: Node,
     /// Set by a hit and taken away by the search for a victim: a second chance.
     used: AtomicBool,
-    /// Whether the map has let it go: whoever stops reading it looks whether it can be freed.
+    /// Whether the map has let it go: whoever stops reading it looks whether it can be freed. One who looks just before
+    /// leaves that to the next sweep: the allocation that fails for want of its memory, at the latest.
     pub is_retired: AtomicBool,
     /// Of the copy, while the word is PENDING, or with the owner. The lock is never contended: the word decides.
     handle: Mutex<Option<Handle>>,
