@@ -1,5 +1,6 @@
 //! The analysis alone, without a tracer: how many events a second one processor judges. It is measured with
-//! `cargo test --release -p terrace-dirtbuster --test suite keeps_up -- --nocapture`; a test build is not held to a speed.
+//! `cargo test --release -p terrace-dirtbuster --test suite keeps_up -- --nocapture`; a test build is not held to a
+//! speed.
 
 use std::time::Instant;
 use terrace_dirtbuster::{Analysis, Event, Kind, Sink, Symbols, Thresholds};
