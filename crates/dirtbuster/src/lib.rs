@@ -1,7 +1,7 @@
 //! DirtBuster (Wu, chapter 3): where an unmodified program should clean, demote, stream or prefetch.
 //!
 //! 1. [`sample`] finds the functions that store, with samples of the processor's clock.
-//! 2. A tracer ([`source`]) delivers every access to memory as one stream of [`Event`]s.
+//! 2. A tracer ([`trace`]) delivers every access to memory as one stream of [`Event`]s.
 //! 3. [`Analysis`] finds sequential writes, fences and re-use in it, and [`judge`] says what to do.
 //!
 //! The analysis knows nothing of tracers, programs or machines: it is tested with streams written by hand.
