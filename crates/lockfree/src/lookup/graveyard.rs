@@ -176,10 +176,17 @@ impl<K: Key> LookupTable<K> {
 
     /// The same, after an element was looked at that had waited.
     fn settle_old(&self, node: &Node<K>, guard: &Guard) {
-        if !self.is_settled(node, guard) && !node.link.flag() {
-            self.graveyard.old_until.fetch_max(self.time.clock.now(), Ordering::SeqCst);
-            self.graveyard.old.push(node.link.key.clone());
-            self.is_settled(node, guard);
+        if self.is_settled(node, guard) || node.link.flag() {
+            return;
+        }
+        // The clock advances, so that no snapshot that is opened from now on was announced by this time.
+        let now = self.time.clock.stamp() - 1;
+        self.graveyard.old_until.fetch_max(now, Ordering::SeqCst);
+        self.graveyard.old.push(node.link.key.clone());
+        // What it waits for may have been closed before the key could be seen; a later one is not waited for.
+        if !self.is_settled(node, guard) && !self.time.clock.is_read(0, now + 1) {
+            self.graveyard.old_may_leave.store(true, Ordering::SeqCst);
+            self.graveyard.may_leave.store(true, Ordering::SeqCst);
         }
     }
 
