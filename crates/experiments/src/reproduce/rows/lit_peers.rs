@@ -159,10 +159,10 @@ fn note(lines: &Lines) -> String {
         .map(|map| format!("{map} {:.0}", lines.of(map, large, "bytes", 1)))
         .collect();
     format!(
-        "Keys of 8 bytes in random order; operations a second of processor time. The skip list is crossbeam's, which has \
-         no versions: its ranges are not of one moment, its values change in place; the paper's are versioned. With 1 M \
-         keys the table, over the best of the others, is ahead in: {}. It is behind in: {}. Bytes a key: {}. The \
-         paper's leads are those of four sockets, where lines move between them; a model of that is not built.",
+        "Keys of 8 bytes in random order; operations a second of processor time. The skip list is crossbeam's, which \
+         has no versions: its ranges are not of one moment, its values change in place; the paper's are versioned. \
+         With 1 M keys the table, over the best of the others, is ahead in: {}. It is behind in: {}. Bytes a key: {}. \
+         The paper's leads are those of four sockets, where lines move between them; a model of that is not built.",
         ahead.join("; "),
         behind.join("; "),
         bytes.join(", ")
