@@ -14,7 +14,7 @@
 //! # When to resize
 //! The paper resizes whenever ten levels are reached. Skewed keys reach them again after every resize, each of
 //! which visits every key. Here a resize also builds the levels below crowded buckets, since it has all keys at
-//! hand, and happens only if splits made as many buckets as the root has, or a key lies outside the root's
+//! hand, and happens only if splits made an eighth as many buckets as the last one, or a key lies outside the root's
 //! range, and never before a quarter as many keys have changed as it visits. In the second case the new range
 //! extends beyond by its length. So does that of a level below the first or the last bucket of another, so that
 //! keys that only ascend, from wherever they begin, find few levels.
@@ -24,7 +24,7 @@
 //! freed like any element: after every operation has ended that may have begun at one of them.
 
 use super::key::Key;
-use super::level::{Beyond, Domain, Level};
+use super::level::{Beyond, DEPTH_MAX, Domain, Level};
 use super::link::{Link, Target};
 use super::list::Course;
 use super::snapshot::Start;
@@ -32,6 +32,8 @@ use super::table::{LookupTable, Visited};
 use crossbeam_epoch::{Guard, pin};
 use std::sync::atomic::Ordering;
 
+/// Splits may predict so many buckets, however small the index is.
+const FEW_BUCKETS: u64 = 1024;
 /// One of so many stamps has an insertion look at its whole bucket.
 const WHOLE_BUCKET: u64 = 8;
 
@@ -77,29 +79,31 @@ impl<K: Key> LookupTable<K> {
         let guard = pin();
         let root = self.root(&guard);
         let is_due = self.time.clock.now() >= self.next_resize.load(Ordering::Relaxed);
-        is_due && (root.side(key).is_ne() || self.has_many_splits(root))
+        is_due && (root.side(key).is_ne() || self.has_many_splits())
     }
 
-    /// An eighth of the root's buckets in levels below: with keys spread evenly, twice the keys of the last resize.
-    fn has_many_splits(&self, root: &Level<K>) -> bool {
-        8 * self.split_buckets.load(Ordering::Relaxed) >= root.markers().len() as u64
+    /// Splits made an eighth as many buckets as the last resize: with keys spread evenly, there are twice as many.
+    fn has_many_splits(&self) -> bool {
+        8 * self.split_buckets.load(Ordering::Relaxed) >= self.built_buckets.load(Ordering::Relaxed)
     }
 
     /// Makes a level of the bucket that a key is in, unless another thread does, or changes the whole index.
     pub(super) fn split(&self, key: &K) {
         let Some(_shared) = self.structure.try_read() else { return };
         let guard = pin();
-        let (level, bucket, _) = self.bucket(key, &mut (), &guard);
-        if !level.claim(bucket) {
+        let mut above = Visited::default();
+        let (level, bucket, _) = self.bucket(key, &mut above, &guard);
+        if above.levels >= DEPTH_MAX || !level.claim(bucket) {
             return;
         }
         // A split may have ended between finding the bucket and claiming it; its claim would still be there.
         let marker = level.marker(bucket);
         let (keys, domain) = self.keys_of_bucket(marker, &guard);
-        let most = self.root(&guard).markers().len() as u64;
+        let most = self.built_buckets.load(Ordering::Relaxed).max(FEW_BUCKETS);
         let most = most.saturating_sub(self.split_buckets.load(Ordering::Relaxed));
         let beyond = level.beyond(&keys, most);
-        let Some(below) = Level::over(&keys, &domain, &self.options, beyond) else {
+        let below = Level::over(&keys, &domain, &self.options, beyond, above.levels);
+        let Some(below) = below else {
             level.release(bucket);
             return;
         };
@@ -149,7 +153,7 @@ impl<K: Key> LookupTable<K> {
         };
         let (keys, course) = self.all_keys();
         let domain = Domain { first: K::least(), end: None };
-        let Some(root) = Level::over(&keys, &domain, &self.options, beyond) else { return };
+        let Some(root) = Level::over(&keys, &domain, &self.options, beyond, 0) else { return };
         self.next_resize.store(self.time.clock.now() + keys.len() as u64 / 4, Ordering::Relaxed);
         drop(keys);
         let root = Box::into_raw(Box::new(root));
@@ -158,6 +162,9 @@ impl<K: Key> LookupTable<K> {
         super::step::step();
         let old = self.root.swap(root, Ordering::AcqRel);
         super::step::step();
+        // SAFETY: as above.
+        let (_, buckets, _) = unsafe { &*root }.size();
+        self.built_buckets.store(buckets as u64, Ordering::Relaxed);
         // SAFETY: the old root is freed below.
         unsafe { &*old }.each_marker(&mut |marker| marker.delete());
         self.sweep(Course(&course));

@@ -117,11 +117,15 @@ impl Ord for Bytes {
     fn cmp(&self, other: &Bytes) -> std::cmp::Ordering {
         // Where the first sixteen are the same with zeros behind, the shorter one is a prefix of the other.
         let start = self.start().cmp(&other.start());
-        start.then_with(|| self.rest.cmp(&other.rest)).then(self.inline.cmp(&other.inline))
+        let is_inline = self.rest.is_empty() && other.rest.is_empty();
+        let rest =
+            || if is_inline { std::cmp::Ordering::Equal } else { self.rest.cmp(&other.rest) };
+        start.then_with(rest).then(self.inline.cmp(&other.inline))
     }
 }
 
 impl PartialOrd for Bytes {
+    #[inline(always)]
     fn partial_cmp(&self, other: &Bytes) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }

@@ -41,6 +41,8 @@ pub(super) struct Clock {
 #[derive(Debug)]
 pub(super) struct Moment {
     slot: usize,
+    /// The time that was announced first.
+    pub bound: u64,
     pub time: u64,
 }
 
@@ -66,13 +68,13 @@ impl Clock {
 
     /// The present moment, announced.
     pub fn open(&self) -> Result<Moment> {
-        let bound = self.now() << 1 | BOUND;
-        let slot = self.claim(bound).ok_or(Error::Snapshots { most: SNAPSHOTS })?;
+        let bound = self.now();
+        let slot = self.claim(bound << 1 | BOUND).ok_or(Error::Snapshots { most: SNAPSHOTS })?;
         super::step::step();
         let time = self.now();
         super::step::step();
         self.slots[slot].store(time << 1, Ordering::SeqCst);
-        Ok(Moment { slot, time })
+        Ok(Moment { slot, bound, time })
     }
 
     fn claim(&self, bound: u64) -> Option<usize> {

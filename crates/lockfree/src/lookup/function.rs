@@ -60,6 +60,16 @@ impl Function {
         (estimate + u64::from(rest >= u128::from(self.distance))) as usize
     }
 
+    /// How many buckets some ranks are in, which ascend.
+    pub fn used(&self, ranks: impl Iterator<Item = u64>) -> u64 {
+        let (mut used, mut last) = (0, None);
+        for bucket in ranks.map(|rank| self.index(rank)) {
+            used += u64::from(last != Some(bucket));
+            last = Some(bucket);
+        }
+        used
+    }
+
     /// The smallest rank of a bucket; of the first, the smallest that is predicted.
     pub fn lower(&self, bucket: usize) -> u64 {
         let ranks = (bucket as u128 * u128::from(self.distance)).div_ceil(u128::from(self.buckets));

@@ -42,8 +42,13 @@ pub(super) enum Beyond {
     Above(u64),
 }
 
-/// The most buckets of a level for keys that are not there yet.
+/// The fewest and the most buckets of a level for keys that are not there yet.
+const PREDICTED_MIN: u64 = 64;
 const PREDICTED_MAX: u64 = 1 << 16;
+/// A level has at most so many buckets for each that has a key.
+const SPARSE: u64 = 8;
+/// Below so many levels buckets are not split. Only byte strings that are worst for interpolation come this far.
+pub(super) const DEPTH_MAX: usize = 64;
 
 impl<K: Key> Level<K> {
     /// Buckets that interpolate over ranks, of which the first begins where the domain does.
@@ -80,16 +85,24 @@ impl<K: Key> Level<K> {
     ///
     /// Where keys are dense enough, buckets of equal width fill the whole domain, so that none can ever hold more than
     /// `keys_per_bucket` keys. Where they are not, they lie between the first and the last key that there are.
+    ///
+    /// `depth` is how many levels are above.
     pub fn over(
         keys: &[K],
         domain: &Domain<K>,
         options: &Options<K>,
         beyond: Beyond,
+        depth: usize,
     ) -> Option<Level<K>> {
         let (mut keys, per_bucket) = (keys, options.keys_per_bucket);
+        if depth >= DEPTH_MAX {
+            return None;
+        }
         loop {
-            let [first, .., last] = keys else { return None };
             let count = keys.len() as u64;
+            if count < 2 {
+                return None;
+            }
             let dense = domain.end.as_ref().filter(|_| beyond == Beyond::Nothing).and_then(|end| {
                 let shared = K::shared(&domain.first, end);
                 let width = end.rank(&shared).checked_sub(domain.first.rank(&shared))?;
@@ -99,10 +112,10 @@ impl<K: Key> Level<K> {
             let level = if let Some((end, buckets)) = dense {
                 Level::between(&domain.first, end, domain, buckets)
             } else {
-                Level::spread(first, last, domain, (count, per_bucket), beyond)
+                Level::spread(keys, domain, per_bucket, beyond)
             };
             if let Some(level) = level {
-                level.build_below(keys, domain, options);
+                level.build_below(keys, domain, options, depth);
                 return Some(level);
             }
             // The first key and the last differ in zeros at the end only: without the first, more is shared.
@@ -110,31 +123,37 @@ impl<K: Key> Level<K> {
         }
     }
 
-    /// A level between two keys, and perhaps their distance beyond one of them.
-    fn spread(
-        first: &K,
-        last: &K,
-        domain: &Domain<K>,
-        sizes: (u64, u64),
-        beyond: Beyond,
-    ) -> Option<Level<K>> {
-        let (count, per_bucket) = sizes;
+    /// A level between the first and the last of some keys, and perhaps their distance beyond one of them.
+    ///
+    /// It stays within the domain. A marker before that of the first bucket would lie behind it in the list.
+    fn spread(keys: &[K], domain: &Domain<K>, per_bucket: u64, beyond: Beyond) -> Option<Level<K>> {
+        let [first, .., last] = keys else { return None };
+        let count = keys.len() as u64;
         let shared = K::shared(first, last);
         let (low, high) = (first.rank(&shared), last.rank(&shared));
         let span = high.checked_sub(low).filter(|span| *span > 0)?;
-        let buckets = (span / per_bucket).clamp(2, count.max(2));
-        let (low, end, times) = match beyond {
-            Beyond::Nothing => (low, high.saturating_add(1), 1),
+        let mut buckets = (span / per_bucket).clamp(2, count);
+        let least = domain.first.rank(&shared);
+        let most = domain.end.as_ref().map_or(u64::MAX, |end| end.rank(&shared));
+        let (low, end) = match beyond {
+            Beyond::Nothing => (low, high.saturating_add(1)),
             Beyond::Below(times) => {
-                (high.saturating_sub(span.saturating_mul(times)), high.saturating_add(1), times)
+                let below = high.saturating_sub(span.saturating_mul(times));
+                (below.max(least), high.saturating_add(1))
             }
-            Beyond::Above(times) => (low, low.saturating_add(span.saturating_mul(times)), times),
+            Beyond::Above(times) => (low, low.saturating_add(span.saturating_mul(times)).min(most)),
         };
-        Some(Level::new(Function::new(low, end, buckets * times), shared, domain))
+        if beyond == Beyond::Nothing {
+            let function = Function::new(low, end, buckets);
+            buckets = buckets.min(SPARSE * function.used(keys.iter().map(|key| key.rank(&shared))));
+        } else {
+            buckets *= ((end - low) / span).max(1);
+        }
+        Some(Level::new(Function::new(low, end, buckets), shared, domain))
     }
 
     /// Levels below the buckets that many of these keys are in.
-    fn build_below(&self, keys: &[K], domain: &Domain<K>, options: &Options<K>) {
+    fn build_below(&self, keys: &[K], domain: &Domain<K>, options: &Options<K>, depth: usize) {
         let mut rest = keys;
         while let Some(key) = rest.first() {
             let bucket = self.index(key);
@@ -149,7 +168,8 @@ impl<K: Key> Level<K> {
                 first: self.markers[bucket].key.clone(),
                 end: end.or_else(|| domain.end.clone()),
             };
-            if let Some(level) = Level::over(inside, &inner, options, Beyond::Nothing) {
+            let below = Level::over(inside, &inner, options, Beyond::Nothing, depth + 1);
+            if let Some(level) = below {
                 self.claim(bucket);
                 self.publish(bucket, Box::new(level));
             }
@@ -167,11 +187,12 @@ impl<K: Key> Level<K> {
     }
 
     /// What a level below the first or the last bucket is to predict, if these keys of it lie outside of what this
-    /// level predicts: twice as many buckets as this level has, if `most` allows. So keys that only ascend, or only
-    /// descend, somewhere, get levels of doubling size.
+    /// level predicts: half as many buckets as this level has, if `most` allows, which is more than are needed until
+    /// the next resize. So keys that only ascend, or only descend, somewhere, get levels of growing size.
     pub fn beyond(&self, keys: &[K], most: u64) -> Beyond {
         let [first, .., last] = keys else { return Beyond::Nothing };
-        let buckets = (2 * self.markers.len() as u64).min(PREDICTED_MAX).min(most);
+        let wanted = (self.markers.len() as u64 / 2).clamp(PREDICTED_MIN, PREDICTED_MAX);
+        let buckets = wanted.min(most);
         match buckets / keys.len() as u64 {
             0 | 1 => Beyond::Nothing,
             times if self.side(last).is_gt() => Beyond::Above(times),

@@ -10,6 +10,7 @@ use super::link::{Link, Node, Target, Word};
 use super::step::step;
 use super::table::{LookupTable, Visited};
 use crossbeam_epoch::Guard;
+use std::cmp::Ordering as Order;
 use std::sync::atomic::Ordering;
 
 /// Where a key is, or belongs.
@@ -99,11 +100,9 @@ impl<K: Key> LookupTable<K> {
             step();
             let target = word.target(guard)?;
             count.node();
-            match target {
-                Target::Element(node) if node.link.key >= *key => {
-                    return (node.link.key == *key).then_some(node);
-                }
-                Target::Marker(marker) if marker.key > *key => return None,
+            match (target, target.link().key.cmp(key)) {
+                (Target::Element(node), Order::Equal) => return Some(node),
+                (_, Order::Greater) => return None,
                 _ => word = target.link().word(),
             }
         }

@@ -181,7 +181,7 @@ impl<'t, K: Key> Snapshot<'t, K> {
 impl<K: Key> Drop for Snapshot<'_, K> {
     fn drop(&mut self) {
         self.table.time.clock.close(&self.moment);
-        self.table.graveyard.closed();
+        self.table.graveyard.closed(self.moment.bound);
         self.table.tidy();
     }
 }

@@ -27,6 +27,8 @@ pub struct LookupTable<K: Key> {
     pub(super) options: Options<K>,
     /// Splits share it; a resize has it alone. Only tried, never waited for.
     pub(super) structure: RwLock<()>,
+    /// Buckets that the last resize made, or the table began with.
+    pub(super) built_buckets: AtomicU64,
     /// Buckets that splits made since the last resize.
     pub(super) split_buckets: AtomicU64,
     /// The clock's time before which no resize pays.
@@ -63,6 +65,7 @@ impl<K: Key> LookupTable<K> {
             graveyard: Graveyard::default(),
             options,
             structure: RwLock::new(()),
+            built_buckets: AtomicU64::new(root.markers().len() as u64),
             split_buckets: AtomicU64::new(0),
             next_resize: AtomicU64::new(0),
             splits: AtomicU64::new(0),

@@ -89,9 +89,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.size("changes, ranges", format!("{}, {}", sound.changes, sound.ranges));
     outcome.size("splits, resizes", format!("{}, {}", sound.stats.splits, sound.stats.resizes));
     outcome.note = format!(
-        "{WRITERS} writers of {} keys each and {READERS} readers of all keys on a table that splits after two nodes and \
-         resizes after two levels, while keys of a fourth writer come and go over the whole range. Not in the runs of \
-         the paper: pruning and freeing of memory, which are on here. A reader that does not stamp is the third \
+        "{WRITERS} writers of {} keys each and {READERS} readers of all keys on a table that splits after two nodes \
+         and resizes after two levels, while keys of a fourth writer come and go over the whole range. Not in the runs \
+         of the paper: pruning and freeing of memory, which are on here. A reader that does not stamp is the third \
          control; it needs a writer that stops between two instructions, so the scheduled interleavings of the tests \
          catch it (`lookup::tests::interleaved`).",
         KEYS + 1
@@ -99,8 +99,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Wrong ranges of a table that leaves out a step: of the first of some storms that has any, since the threads of one
-/// may happen not to meet where it matters.
+/// Wrong ranges of a table that leaves out a step: of the first of some storms that has any, since the threads of
+/// one may happen not to meet where it matters.
 fn wrong_ranges(fault: Fault) -> Result<usize> {
     for _ in 0..STORMS {
         let found = storm(Some(fault), 6_000)?;

@@ -10,7 +10,8 @@ pub(super) const ROW: Row = Row {
     id: "lit-traversal",
     source: "Miller, section 6.5, figure 6.5",
     runs_on: "counted",
-    must_show: "levels / nodes of a look-up: 1 / 1.03, 1 / 3.7, 2 / 3.2 at 10 k, 100 k, 1 M keys, 10 k buckets, half full",
+    must_show: "levels / nodes of a look-up: 1 / 1.03, 1 / 3.7, 2 / 3.2 at 10 k, 100 k, 1 M keys, 10 k buckets, \
+                half full",
     run,
 };
 

@@ -7,4 +7,5 @@ use std::collections::BTreeMap;
 mod interleaved;
 mod scheduler;
 mod single;
+mod storm;
 mod threads;

@@ -76,7 +76,7 @@ fn concurrent_histories_are_linearizable() {
 }
 
 /// Ends the others' loops, even after a failed assertion.
-struct Over<'a>(&'a AtomicBool);
+pub(super) struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
