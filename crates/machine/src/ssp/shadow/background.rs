@@ -1,8 +1,8 @@
 //! The background thread of the operating system: consolidation of inactive pages, and checkpoints of the journal.
 //!
 //! ```text
-//! pages       copy the fewer lines to the other place, WAIT | journal the survivors, with the next section's records or
-//!             when a core waits for it, WAIT | page table, WAIT | free
+//! pages       copy the fewer lines to the other place, WAIT | journal the survivors, with the next section's records
+//!             or when a core waits for it, WAIT | page table, WAIT | free
 //! checkpoint  changed slots to their table, WAIT | the tail, WAIT
 //! ```
 //! Lines are copied only to places that the committed bitmap says are dead. A slot is free only once the page table is
