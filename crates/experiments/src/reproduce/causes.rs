@@ -80,8 +80,8 @@ const CAUSES: &[Cause] = &[
     },
     Cause {
         because: "these structures have more pages than the TLB reaches, so pages are consolidated and looked up \
-                  oftener than in the paper, which tells no sizes: with 4000 keys or a TLB of 1024 pages, SSP's share of \
-                  its rivals' writes is the paper's, and trees no longer miss the TLB",
+                  oftener than in the paper, which tells no sizes: with 4000 keys or a TLB of 1024 pages, SSP's share \
+                  of its rivals' writes is the paper's, and trees no longer miss the TLB",
         rows: &["ssp-sensitivity", "ssp-writes"],
     },
     Cause {
