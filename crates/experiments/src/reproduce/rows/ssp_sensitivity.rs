@@ -146,8 +146,8 @@ fn judge(
     let mut cache =
         Figure::new("SSP over REDO", "SSP cache, cycles", "ratio", FigureKind::Lines).over(CYCLES);
     for (at, name) in first.names.iter().enumerate().take(7) {
-        latency = latency.with(*name, multiples.iter().map(|designs| gains(designs)[at]));
-        cache = cache.with(*name, cycles.iter().map(|designs| gains(designs)[at]));
+        latency = latency.with(name, multiples.iter().map(|designs| gains(designs)[at]));
+        cache = cache.with(name, cycles.iter().map(|designs| gains(designs)[at]));
     }
     let mut design =
         Figure::new("Means over the micro-benchmarks", "design", "SSP over REDO", FigureKind::Bars)
