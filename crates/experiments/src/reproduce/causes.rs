@@ -79,16 +79,10 @@ const CAUSES: &[Cause] = &[
         rows: &["ssp-speed"],
     },
     Cause {
-        because: "these structures have more pages than the TLB reaches, so pages are consolidated and looked \
-                  up oftener than in the paper, which tells no sizes: with 4000 keys or a TLB of 1024 pages, SSP's \
-                  share of its rivals' writes is the paper's, and trees no longer miss the TLB",
+        because: "these structures have more pages than the TLB reaches, so pages are consolidated and looked up \
+                  oftener than in the paper, which tells no sizes: with 4000 keys or a TLB of 1024 pages, SSP's share \
+                  of its rivals' writes is the paper's, and trees no longer miss the TLB",
         rows: &["ssp-sensitivity", "ssp-writes"],
-    },
-    Cause {
-        because: "the emulated network takes time for accesses and nothing else, and two threads seldom meet: what wider \
-                  nodes save in steps shows in full, and a bucket whose first node lies in the array is read by one \
-                  access; the paper's machines, with up to 192 threads, also waited",
-        rows: &["cods-list", "cods-hash", "cods-blink"],
     },
     Cause {
         because: "DRAM emulates the slower device, so an effect of the device's latency cannot appear",

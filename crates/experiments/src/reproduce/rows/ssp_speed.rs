@@ -171,10 +171,10 @@ fn note(alone: &Designs, together: &Designs, varied: &[Varied]) -> String {
         .collect();
     let millions = |designs: &Designs| designs.accesses_per_second() / 1e6;
     format!(
-        "Virtual time; table 3.1's figures, the rest assumed (`terrace preset ssp-sim`), none fitted. Each thread has \
-         a structure of its own. Means are geometric. Gain over REDO/UNDO at one thread and at four, with one thing \
-         varied: {}. What a log costs decides, and that is where its lines lie and how long an open row takes to \
-         write, which the paper does not tell. Consecutive lines share a bank here: REDO's log lines wait for each \
+        "Virtual time; table 3.1's figures, the rest assumed (`terrace preset ssp-sim`), none fitted. Each thread \
+         has a structure of its own. Means are geometric. Gain over REDO/UNDO at one thread and at four, with one \
+         thing varied: {}. What a log costs decides, and that is where its lines lie and how long an open row takes \
+         to write, which the paper does not tell. Consecutive lines share a bank here: REDO's log lines wait for each \
          other, and at four threads the journal's, which all go to one place, for those of other threads. Nor does it \
          tell how large its structures are: with fewer keys fewer pages leave the TLB and are consolidated. Lines and \
          pages that a section changes (table 3.2 has 12/3, 10/6, 3/3, 2/2, 5/2, 6/4, 3/3, 3/2, 4/3): {}; the pages of \
