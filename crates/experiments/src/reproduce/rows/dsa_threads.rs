@@ -133,8 +133,8 @@ fn judge(measured: &[Measured], controls: &[(Misdeed, SoakCounts)]) -> Outcome {
         .map(|of| format!("{:.0} MiB/s with {}", of.throughput / f64::from(1 << 20), of.threads))
         .collect();
     outcome.note = format!(
-        "Emulated device behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half of \
-         the tasks move bytes inside of a buffer, so that executing one twice is seen.",
+        "Emulated device behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half \
+         of the tasks move bytes inside of a buffer, so that executing one twice is seen.",
         rates.join(", ")
     );
     outcome
