@@ -11,7 +11,7 @@ use std::process::Command;
 pub(super) const ROW: Row = Row {
     id: "lit-peers",
     source: "Miller, sections 6.4 to 6.6, figures 6.5, 6.6, 6.7, 6.9",
-    runs_on: "native (model 4-socket: not built)",
+    runs_on: "native (four sockets: not built)",
     must_show: "beside skip lists and trees in one run: reads ahead of the skip list at every key range, the lead in \
                 updates grows with the key range, ahead under skew",
     run,
