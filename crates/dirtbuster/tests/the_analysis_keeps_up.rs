@@ -1,5 +1,5 @@
-//! The analysis alone, without a tracer: how many events a second one processor judges. It is measured with
-//! `cargo test --release -p terrace-dirtbuster --test suite keeps_up -- --nocapture`; a test build is not held to a speed.
+//! The analysis alone, without a tracer: how many events a second one processor judges. Measured with
+//! `cargo test --release -p terrace-dirtbuster --test suite keeps_up -- --nocapture`; a test build has no bound.
 
 use std::time::Instant;
 use terrace_dirtbuster::{Analysis, Event, Kind, Sink, Symbols, Thresholds};
