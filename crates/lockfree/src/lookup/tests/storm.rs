@@ -116,7 +116,7 @@ fn have_the_index_change(table: &LookupTable<u64>, seed: u64, is_over: impl Fn()
     let (mut draws, mut there) = (Draws(seed), std::collections::VecDeque::new());
     while !is_over() {
         let bits = 8 + draws.below(54);
-        let other = (draws.below(1 << 30) << 30 | draws.below(1 << 30)) % (1 << bits) | 1;
+        let other = (((draws.below(1 << 30) << 30) | draws.below(1 << 30)) % (1 << bits)) | 1;
         if table.insert(other, 0) {
             there.push_back(other);
         }
@@ -124,7 +124,9 @@ fn have_the_index_change(table: &LookupTable<u64>, seed: u64, is_over: impl Fn()
             table.remove(&there.pop_front().unwrap());
         }
     }
-    there.iter().for_each(|other| drop(table.remove(other)));
+    there.iter().for_each(|other| {
+        let _gone = table.remove(other);
+    });
 }
 
 /// After how many changes of each writer every range was; they have an order.
