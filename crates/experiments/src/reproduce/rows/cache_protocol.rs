@@ -16,7 +16,7 @@ use shipped::{LeftOut, Shipped};
 pub(super) const ROW: Row = Row {
     id: "cache-protocol",
     source: "Fuerst, sections 5.1.2 and 5.1.3",
-    runs_on: "model checker",
+    runs_on: "exhaustive checker",
     must_show: "v1 and v2 hang, v3 hangs if one waiter is woken and is free of hangs if all are; the shipped protocol \
                 is free of hangs",
     run,

@@ -14,7 +14,7 @@ use terrace_movement::{Buffer, Emulated, EmulatedOptions, Source, Task};
 pub(super) const ROW: Row = Row {
     id: "dsa-submit",
     source: "Fuerst, figure 3.4",
-    runs_on: "emulated engine (model xeon-max: not built)",
+    runs_on: "emulated engine (fluid simulation: not built)",
     must_show: "batch at least as fast as single below 1 MiB, equal (95 %) from 1 MiB; small batches below peak",
     run,
 };

@@ -14,7 +14,7 @@ use terrace_movement::{Buffer, Emulated, EmulatedOptions, Misdeed, Soak, SoakCou
 pub(super) const ROW: Row = Row {
     id: "dsa-threads",
     source: "Fuerst, figure 3.5",
-    runs_on: "emulated engine (model xeon-max: not built)",
+    runs_on: "emulated engine (fluid simulation: not built)",
     must_show: "1, 2 and 12 submitters on one shared queue: no loss, no duplicated descriptor",
     run,
 };
