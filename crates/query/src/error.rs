@@ -221,14 +221,47 @@ fn unwrapped(error: DataFusionError) -> Result<Error, DataFusionError> {
         }
         DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
             Ok(inner) => unwrapped(inner),
-            Err(inner) => Err(DataFusionError::Shared(inner)),
+            Err(inner) => of_many(inner),
         },
         other => Err(other),
+    }
+}
+
+/// An error that several parts of a query have: what can be told anew is.
+fn of_many(shared: std::sync::Arc<DataFusionError>) -> Result<Error, DataFusionError> {
+    match shared.find_root() {
+        DataFusionError::ResourcesExhausted(why) => {
+            Err(DataFusionError::ResourcesExhausted(why.clone()))
+        }
+        DataFusionError::External(own) if matches!(own.downcast_ref(), Some(Error::Cancelled)) => {
+            Ok(Error::Cancelled)
+        }
+        _ => Err(DataFusionError::Shared(shared)),
     }
 }
 
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> DataFusionError {
         DataFusionError::External(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_error_that_several_parts_have_is_what_it_was() {
+        let exhausted = DataFusionError::ResourcesExhausted("1 MiB".into());
+        let inner = Arc::new(exhausted.context("merging"));
+        let told = Error::from(DataFusionError::Shared(Arc::clone(&inner))).to_string();
+        assert!(told.starts_with("the query needs more memory"), "{told}");
+        let inner = Arc::new(DataFusionError::from(Error::Cancelled));
+        let told = Error::from(DataFusionError::Shared(Arc::clone(&inner)));
+        assert!(matches!(told, Error::Cancelled), "{told}");
+        let inner = Arc::new(DataFusionError::Execution("no row".into()));
+        let told = Error::from(DataFusionError::Shared(Arc::clone(&inner))).to_string();
+        assert!(told.contains("no row"), "{told}");
     }
 }

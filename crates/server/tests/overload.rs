@@ -138,9 +138,14 @@ fn writes_larger_than_their_arguments_do_not_hold_up_other_clients() {
             lines.iter().flat_map(|line| request(&line.split(' ').collect::<Vec<_>>())).collect();
         // As much as is executed in one turn, and some more; nobody reads the replies.
         let times = (600 << 10) / bytes.len().min(300 << 10);
-        let mut writer = server.client();
-        writer.send(&bytes.repeat(times.min(4_000)));
         let what = &lines[0][..lines[0].len().min(40)];
+        let mut writer = server.client();
+        // What they take by themselves, on a machine that runs other tests too: nobody waits for more than a few.
+        let begun = Instant::now();
+        writer.send(&bytes);
+        lines.iter().for_each(|_| drop(writer.reply()));
+        let alone = begun.elapsed();
+        writer.send(&bytes.repeat(times.min(4_000)));
         let mut took: Vec<Duration> = (0..60)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(5));
@@ -150,9 +155,10 @@ fn writes_larger_than_their_arguments_do_not_hold_up_other_clients() {
             })
             .collect();
         took.sort();
-        println!("{what}: {:?}, {:?}", took[30], took[57]);
-        assert!(took[30] < Duration::from_millis(20), "{what}: half take {:?} and more", took[30]);
-        assert!(took[57] < Duration::from_millis(100), "{what}: a few took {:?}", took[57]);
+        println!("{what}: alone {alone:?}, beside it {:?}, {:?}", took[30], took[57]);
+        let (half, most) = (Duration::from_millis(20), Duration::from_millis(100));
+        assert!(took[30] < half.max(3 * alone), "{what}: {alone:?}, half take {:?}", took[30]);
+        assert!(took[57] < most.max(9 * alone), "{what}: {alone:?}, a few took {:?}", took[57]);
     }
 }
 
