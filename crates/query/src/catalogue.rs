@@ -299,15 +299,20 @@ impl Catalogue {
     /// # Errors
     /// Those of the database.
     pub fn seal(&self, name: &str, all: bool) -> Result<Option<Ended>> {
-        let view = View::new(self.db.begin(), false);
-        let Some((definition, bytes)) = self.definition(&view, name)? else { return Ok(None) };
-        drop(view);
-        if !definition.is_columns() {
-            return Ok(Some(Ended::default()));
+        loop {
+            let Some(bytes) = self.definitions.get(name.as_bytes())? else { return Ok(None) };
+            let definition = Definition::decode(name, &bytes)?;
+            if !definition.is_columns() {
+                return Ok(Some(Ended::default()));
+            }
+            let (map, layout) = (&self.rows(name)?, &Arc::new(Layout::new(definition)));
+            let (db, definitions, definition) = (&self.db, &self.definitions, &*bytes);
+            let ended = seal(&Sealed { db, map, layout, definitions, definition }, all)?;
+            // It ends early where the definition is another by now: a column was added.
+            if self.definitions.get(name.as_bytes())?.as_deref() == Some(definition) {
+                return Ok(Some(ended));
+            }
         }
-        let (map, layout) = (&self.rows(name)?, &Arc::new(Layout::new(definition)));
-        let (db, definitions, definition) = (&self.db, &self.definitions, &*bytes);
-        seal(&Sealed { db, map, layout, definitions, definition }, all).map(Some)
     }
 
     /// Whether it is a map that no table was made of.

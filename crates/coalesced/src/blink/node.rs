@@ -116,7 +116,7 @@ pub(super) struct Halves {
     pub left: usize,
     /// Keys of the new right neighbour.
     pub right: usize,
-    /// The largest key that the left part stands for now.
+    /// The largest key that the left part stands for.
     pub bound: u64,
 }
 
