@@ -85,6 +85,7 @@ fn survey_and_load(machine: &Machine) -> Result<(Vec<Row>, Boot), String> {
         row("memory bound to each node", checks::bound(&boot)),
         row("a map in a tier", checks::placed_map(&boot)),
         row("an index in a tier of its own", checks::placed_index(&boot)),
+        row("values that move to another node", checks::moved_values(&boot)),
         row("nodes without processors, probed", checks::probed(&boot)),
         row("a load on persistent memory", checks::load(&boot, RECORDS)),
     ];

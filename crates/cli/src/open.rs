@@ -153,7 +153,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "flush": map.flush_rule(),
         "index": stats.index, "index_kept": report.kept.is_some(),
         "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
-        "spilled_bytes": stats.away.bytes(), "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "replayed_keys": report.replayed,
+        "far_tier": stats.far_tier, "far_bytes": stats.far.bytes(), "spilled_bytes": stats.away.bytes(), "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "replayed_keys": report.replayed,
     })
 }
 
@@ -174,6 +174,10 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
             "\n  batched lookups are prefetched {} at a time",
             stats.lookups_together
         ));
+        if let Some(tier) = &stats.far_tier {
+            let bytes = format_size(stats.far.bytes());
+            text.push_str(&format!("\n  values in far memory: {bytes} in `{tier}`"));
+        }
         if stats.away.logs > 0 {
             let bytes = format_size(stats.away.bytes());
             text.push_str(&format!(

@@ -84,6 +84,8 @@ struct MapReport {
     index_kept: bool,
     index_bytes: u64,
     disk_bytes: u64,
+    far_tier: Option<String>,
+    far_bytes: u64,
     spilled_bytes: u64,
     redo_log: Option<String>,
     redo_log_bytes: u64,
@@ -113,6 +115,8 @@ impl MapReport {
             index: recovery.kept.clone().unwrap_or(stats.index),
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
+            far_bytes: stats.far.bytes(),
+            far_tier: stats.far_tier,
             spilled_bytes: stats.away.bytes(),
             redo_log: stats.redo_log.map(|path| path.display().to_string()),
             redo_log_bytes: stats.redo_log_bytes,
@@ -257,6 +261,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
     print(format_args!("{disk}\n"))?;
+    maps.iter().filter_map(far_line).try_for_each(print)?;
     maps.iter().filter_map(spilled_line).try_for_each(print)?;
     maps.iter().filter_map(redo_line).try_for_each(print)?;
     if !queues.is_empty() {
@@ -306,7 +311,7 @@ fn ledger_table(ledgers: &[LedgerReport]) -> String {
 
 fn tier_table(tiers: &[TierUse]) -> String {
     let mut rows = vec![
-        ["memory", "node", "used", "budget", "maps", "indexes", "ledgers"]
+        ["memory", "node", "used", "budget", "maps", "far of", "indexes", "ledgers"]
             .map(String::from)
             .to_vec(),
     ];
@@ -317,6 +322,7 @@ fn tier_table(tiers: &[TierUse]) -> String {
             format_size(tier.used_bytes),
             format_size(tier.budget_bytes),
             tier.maps.len().to_string(),
+            tier.far_of.len().to_string(),
             tier.indexes.len().to_string(),
             tier.ledgers.len().to_string(),
         ]
@@ -369,6 +375,12 @@ fn map_table(maps: &[MapReport]) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// How much of a map is in far memory while it is open.
+fn far_line(map: &MapReport) -> Option<String> {
+    let (name, tier) = (&map.name, map.far_tier.as_ref()?);
+    Some(format!("far memory of {name}: {} of values in `{tier}`\n", format_size(map.far_bytes)))
 }
 
 /// How much of a map is on the disk alone while it is open.

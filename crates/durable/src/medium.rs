@@ -47,7 +47,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_memory::binding::Placement;
+use terrace_memory::binding::{BindError, Moved, Placement};
 use terrace_memory::{Backing, Claim, Domain, Memory, Native, Region};
 use watched::{Watch, Watched};
 
@@ -399,6 +399,19 @@ impl<M: Memory> Medium<M> {
         // SAFETY: by contract.
         let released = unsafe { self.image.release(at, bytes) };
         released.map_err(io_error(self.path(), "release memory"))
+    }
+
+    /// Moves what is present of `[at, at + bytes)` to a NUMA node, while others may read and write it.
+    ///
+    /// # Errors
+    /// The kernel's reason; some pages may have moved.
+    pub(crate) fn move_to_node(
+        &self,
+        at: u64,
+        bytes: u64,
+        node: u32,
+    ) -> std::result::Result<Moved, BindError> {
+        self.image.move_to_node(at, bytes, node)
     }
 
     /// Commits memory for a part of the file that exists.

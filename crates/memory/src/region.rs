@@ -346,6 +346,23 @@ impl Region {
         )
     }
 
+    /// Moves what is present of `[at, at + bytes)` to NUMA node `node`, at the same addresses, also while others read
+    /// and write there.
+    ///
+    /// # Errors
+    /// As [`move_to_node`](crate::binding::move_to_node).
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn move_to_node(
+        &self,
+        at: u64,
+        bytes: u64,
+        node: u32,
+    ) -> Result<crate::binding::Moved, crate::binding::BindError> {
+        crate::binding::move_to_node(self.mapping.at(at, bytes), bytes as usize, node)
+    }
+
     /// Where its first `bytes` bytes are.
     ///
     /// # Errors

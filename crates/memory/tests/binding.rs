@@ -1,6 +1,6 @@
 //! Memory bound to node 0, which every machine has, and the refusals for nodes it has not.
 
-use terrace_memory::binding::{BindError, bind_to_node, placement};
+use terrace_memory::binding::{BindError, Moved, bind_to_node, move_to_node, placement};
 
 /// Anonymous memory of whole pages, unmapped when dropped.
 struct Pages {
@@ -64,6 +64,29 @@ fn pages_are_on_the_node_they_are_bound_to() {
     pages.touch(pages.bytes);
     let found = placement(pages.start, pages.bytes).expect("an answer");
     assert_eq!(found.to_string(), "1500 pages on node 0, 0 absent");
+}
+
+/// On a machine of one node nothing moves; the bench machine has more.
+#[test]
+fn pages_move_with_what_they_hold() {
+    let page_bytes = rustix::param::page_size();
+    let pages = Pages::new(40 * page_bytes);
+    pages.touch(30 * page_bytes);
+    match move_to_node(pages.start, pages.bytes, 0) {
+        Err(BindError::Refused { .. }) => return,
+        moved => assert_eq!(moved.expect("node 0 is there"), Moved::All),
+    }
+    // SAFETY: the range lies in the mapping, which only this test uses.
+    let held = unsafe { std::slice::from_raw_parts(pages.start, 30 * page_bytes) };
+    assert!(held.iter().all(|byte| *byte == 7));
+    let found = placement(pages.start, pages.bytes).expect("an answer");
+    assert_eq!(found.to_string(), "30 pages on node 0, 10 absent", "none was touched");
+    let absent = move_to_node(pages.start, pages.bytes, 900).expect_err("there is no node 900");
+    assert!(absent.to_string().contains("the node is not online"), "{absent}");
+    assert!(matches!(
+        move_to_node(pages.start.wrapping_add(1), page_bytes, 0),
+        Err(BindError::NotPages { .. })
+    ));
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
         TierSpec { bytes: Some(ByteSize(64 << 20)), ..TierSpec::new("apart", TierKind::Dram) };
     let tier = spec.resolve(&Topology::read().unwrap(), &SystemPaths).unwrap();
     let small = Tier { name: "small".into(), bytes: Some(1 << 20), ..tier.clone() };
-    let tiers = MapTiers { values: Some(tier), index: Some(small), index_costs: None };
+    let tiers = MapTiers { values: Some(tier), index: Some(small), ..MapTiers::default() };
     database.map_builder("1").tiers(tiers).open().unwrap();
     let server = Server::start(Arc::clone(&database), options()).unwrap();
     let mut client = Client::connect(server.addresses().tcp[0]);

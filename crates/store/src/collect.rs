@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::index::KeyIndex;
 use crate::index_room::DELETED_SHARE;
 use crate::pressure::{Reading, Wait};
+use crate::spill::Made;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
@@ -106,7 +107,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         // What cannot be released now is tried again.
         let _kept = logs.release_excess();
-        let room_comes = self.spill(logs)?;
+        let made = self.spill(logs)?;
+        let room_comes = made != Made::Nothing;
         let mut missing = self.missing_logs(logs);
         if (pressed || index_pressed || missing > 0) && self.shrink_index() {
             missing = self.missing_logs(logs);
@@ -120,7 +122,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
-        let is_to_come = logs.waiting_segments() > 0 || room_comes && !needs_disk;
+        let is_to_come = logs.waiting_segments() > 0 || made == Made::Soon && !needs_disk;
         let stays = self.readers.look(is_to_come) == Reading::On;
         // A log that leaves makes more room than one that is collected; most are not even in memory. On a full disk
         // what is collected is the only room.
@@ -135,7 +137,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
         logs.recount_backlog();
         // Logs that left may have made room since somebody found none.
-        match freed && !stays || !needs_disk && logs.has_room() {
+        match freed && !stays || !needs_disk && (made == Made::Now || logs.has_room()) {
             true => self.pressure.relieve(),
             // That the file is large is no reason to refuse anybody.
             false if pressed && !needs_disk && logs.let_grow() => self.pressure.relieve(),

@@ -85,6 +85,7 @@ pub use session::Session;
 pub use snapshot::MapSnapshot;
 pub use stats::MapStats;
 pub use terrace_durable::Access;
+pub use terrace_durable::logs::{AwayStats, FarMemory, FarStats};
 pub use terrace_durable::values::{Damage, TornTail};
 pub use terrace_durable::{DiskBudget, DiskSpace, DiskUse};
 pub use terrace_durable::{make_folders, scanned_bytes};

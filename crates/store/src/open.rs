@@ -287,7 +287,8 @@ impl<'a> Opening<'a> {
                 Logs::open_with(medium, writers, self.budget, &left)?
                     .flushing(flush)
                     .by_measured(measured)
-                    .leaving_memory(self.plan.may_spill),
+                    .leaving_memory(self.plan.may_spill)
+                    .with_far(self.plan.far.clone()),
             ),
             Design::Slabs { deferred_frees } => Stored::Slabs(
                 Slabs::open(medium, writers, self.budget)?

@@ -5,6 +5,7 @@ use crate::moments::Moments;
 use crate::together::InDatabase;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace_durable::logs::FarMemory;
 use terrace_durable::{Access, DiskBudget, Flush};
 use terrace_memory::profile::{Accesses, Keeping, MemoryCosts};
 use terrace_memory::{Budget, Domain};
@@ -104,6 +105,10 @@ pub struct MapOptions {
     /// The tier that the index lies in, with a budget of its own; none: anywhere, on the budget of the values. Not
     /// of an index that is kept.
     pub index_tier: Option<IndexTier>,
+    /// Memory of another node, which maps may share: logs that were not written for long are moved there when the
+    /// memory is spent, and from there to the disk, if they may leave memory at all. Not where the directory's file is
+    /// the memory.
+    pub far: Option<Arc<FarMemory>>,
     /// Bytes of memory the map may take, buffers counted in, and an index in no tier of its own.
     pub memory_budget_bytes: u64,
     /// Bytes of the disk that logs may take, which maps may share, or what the file system has but for a reserve, the
@@ -143,6 +148,7 @@ impl Default for MapOptions {
             values: ValueDesign::Auto,
             persist: Persist::Auto,
             index_tier: None,
+            far: None,
             memory_budget_bytes: 8 << 30,
             disk_budget: Arc::default(),
             moments: Arc::default(),

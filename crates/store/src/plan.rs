@@ -22,7 +22,7 @@ use crate::refused::{self, check};
 use crate::tree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_durable::logs::MAX_WRITERS;
+use terrace_durable::logs::{FarMemory, MAX_WRITERS};
 use terrace_durable::{Access, Flush, Medium};
 use terrace_index::tree::GroupFlush;
 use terrace_memory::profile::Keeping;
@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub kind: Kind,
     /// The index where it is not persistent.
     pub in_dram: InDram,
+    /// Where logs are moved when the memory is spent.
+    pub far: Option<Arc<FarMemory>>,
     /// Whether logs may leave memory while the map is open.
     pub may_spill: bool,
     /// Current logs, or writers of slabs, beside the collector.
@@ -162,6 +164,7 @@ impl Plan {
             domain: options.domain,
             kind: options.kind,
             in_dram: InDram::of(options),
+            far: options.far.clone(),
             may_spill: !is_mapped
                 && options.kind == Kind::Hash
                 && options.when_full == WhenFull::Spill,

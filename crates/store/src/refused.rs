@@ -144,6 +144,20 @@ pub(crate) const MAPS: &[Refusal<MapOptions>] = &[
         applies: |o| o.node.is_some() && o.domain.is_byte_addressable(),
     },
     INDEX_TIER,
+    Refusal {
+        field: "far_tier",
+        setting: "far_tier",
+        with: "domain = \"adr\" or \"eadr\"",
+        why: "the values are in the mapped file, so the directory decides where they are. Leave the tier out",
+        applies: |o| o.far.is_some() && o.domain.is_byte_addressable(),
+    },
+    Refusal {
+        field: "far_tier",
+        setting: "far_tier",
+        with: "tier on the same node",
+        why: "moving values would make no room. Give it memory of another node",
+        applies: |o| o.far.as_ref().is_some_and(|far| o.node == Some(far.node())),
+    },
 ];
 
 pub(crate) const LABORATORY: &[Refusal<MapOptions>] = &[

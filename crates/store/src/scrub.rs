@@ -187,7 +187,7 @@ fn closed<M: Memory>(logs: &Logs<M>) -> Vec<SegmentView> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_durable::values::Residence;
+    use terrace_durable::values::{Home, Residence};
 
     fn logs(count: u32) -> Vec<SegmentView> {
         let log = |number| SegmentView {
@@ -196,7 +196,7 @@ mod tests {
             used_bytes: 100,
             dead_bytes: 0,
             sequence: number.into(),
-            residence: Residence { home: 0, is_resident: true },
+            residence: Residence { home: Home::Near, is_resident: true },
             has_expired: false,
             is_of_collector: false,
         };

@@ -1,5 +1,8 @@
-//! Logs that leave memory ([`WhenFull::Spill`]): which go, and how the memory is shared between logs and copies of
-//! items that are away.
+//! Logs that leave memory ([`WhenFull::Spill`]), or near memory for far memory: which go, and how the memory is shared
+//! between logs and copies of items that are away.
+//!
+//! Where there is far memory, logs leave near memory for it, and those that were there longest leave it for the disk.
+//! Moving makes room at once: nobody has to be waited for, since addresses stay.
 //!
 //! The collector sends logs away ahead of need, the oldest first and what it has written itself before those: what it
 //! moves was not written for long. A quarter of the memory is for logs, and where it is little as many as are written
@@ -19,11 +22,13 @@ use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::NoItem;
 use terrace_durable::logs::{Logs, SegmentView, State, Wanted};
-use terrace_durable::values::SEGMENT_BYTES;
+use terrace_durable::values::{Home, Residence, SEGMENT_BYTES};
 use terrace_memory::Memory;
 
 /// Logs that leave in one round at most: more would hold up who waits for room.
 const LEAVING_MOST: usize = 8;
+/// Logs that are kept free for writers, at the most.
+const AHEAD_MOST: u64 = 2 * LEAVING_MOST as u64;
 /// One in so many bytes of the memory is kept free for writers.
 const AHEAD_SHARE: u64 = 32;
 /// One in so many bytes of the memory is for logs.
@@ -174,14 +179,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Err(NoItem::Away(location))
     }
 
-    /// Sends logs away while writers will soon find no room. Whether room was made, or is to come once readers have
-    /// left. Under the collector's lock.
+    /// Makes room while writers will soon find none: moves logs to far memory, or sends them away. Under the
+    /// collector's lock.
     ///
     /// # Errors
     /// The medium's.
-    pub(crate) fn spill(&self, logs: &Logs<M>) -> Result<bool> {
+    pub(crate) fn spill(&self, logs: &Logs<M>) -> Result<Made> {
         if !self.plan.may_spill {
-            return Ok(false);
+            return Ok(self.move_far(logs));
         }
         // Whoever found no room a moment ago finds what is given back now.
         let waited = logs.leaving_segments() > 0;
@@ -192,7 +197,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (used, limit) = (self.budget.used(), self.budget.limit());
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
-        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
+        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, AHEAD_MOST);
         // Logs that are written to do not leave.
         let stay = (logs.writers() as u64 + 1 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
@@ -202,12 +207,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let for_copies = room.saturating_sub(for_logs).max(room / COPIES_SHARE);
         logs.limit_copies(for_copies);
         if !self.spills() {
-            return Ok(false);
+            return Ok(self.move_far(logs));
         }
         let missing = logs.missing_segments(ahead).min(LEAVING_MOST);
+        let far_excess = logs.far_excess(ahead as usize, missing > 0).min(LEAVING_MOST);
+        if far_excess > 0 {
+            logs.send_away(&leaving(logs, Home::Far, far_excess))?;
+        }
         let is_to_come = || waited || logs.leaving_segments() > 0 || logs.dropped_bytes() > 0;
         if missing == 0 {
-            return Ok(is_to_come());
+            return Ok(if is_to_come() { Made::Soon } else { Made::Nothing });
         }
         let with_free = in_memory + ahead * LOG_BYTES;
         let mut beyond = with_free.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
@@ -219,16 +228,53 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 beyond = missing;
             }
         }
-        let left = logs.send_away(&leaving(logs, missing.min(beyond)))?;
+        let going = leaving(logs, Home::Near, missing.min(beyond));
+        if logs.move_far(&going) > 0 {
+            return Ok(Made::Now);
+        }
+        // While logs leave far memory, those that are near wait for their turn there.
+        let waits = logs.may_move() && logs.far_stats().logs > 0 && logs.leaving_segments() > 0;
+        let comes = waits || logs.send_away(&going)? > 0 || is_to_come();
         let _kept = logs.release_left();
-        Ok(left > 0 || is_to_come())
+        Ok(if comes { Made::Soon } else { Made::Nothing })
+    }
+
+    /// Moves logs to far memory while writers will soon find no room, of a map whose logs do not leave memory.
+    fn move_far(&self, logs: &Logs<M>) -> Made {
+        if self.plan.far.is_none() {
+            return Made::Nothing;
+        }
+        // What cannot be given back now is tried again.
+        let _kept = logs.release_left();
+        let ahead = (self.budget.limit() / LOG_BYTES / AHEAD_SHARE).clamp(2, AHEAD_MOST);
+        let missing = logs.missing_segments(ahead).min(LEAVING_MOST).min(logs.far_room());
+        if missing == 0 {
+            return Made::Nothing;
+        }
+        match logs.move_far(&leaving(logs, Home::Near, missing)) {
+            0 => Made::Nothing,
+            _ => Made::Now,
+        }
     }
 }
 
-/// The next logs to leave: of those that are not about to be collected, the collector's first, the oldest first.
-fn leaving<M: Memory>(logs: &Logs<M>, most: usize) -> Vec<u32> {
+/// What became of room that writers will need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// There was enough, or none could be made.
+    Nothing,
+    /// It is to come, once readers have left.
+    Soon,
+    /// There is some.
+    Now,
+}
+
+/// The next logs to leave this memory: of those that are not about to be collected, the collector's first, the oldest
+/// first.
+fn leaving<M: Memory>(logs: &Logs<M>, home: Home, most: usize) -> Vec<u32> {
     let mut sealed = logs.survey();
-    sealed.retain(|view| view.state == State::Sealed && view.residence.is_resident);
+    let is_there = |view: &SegmentView| view.residence == Residence { home, is_resident: true };
+    sealed.retain(|view| view.state == State::Sealed && is_there(view));
     let order = |view: &SegmentView| (view.is_due(), !view.is_of_collector, view.sequence);
     sealed.sort_by_key(order);
     sealed.iter().take(most).map(|view| view.number).collect()

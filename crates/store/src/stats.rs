@@ -6,7 +6,7 @@ use crate::map::Map;
 use crate::scrub::ScrubStats;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{AwayStats, Logs, SEGMENT_HEADER_BYTES, SavedStats, State};
+use terrace_durable::logs::{AwayStats, FarStats, Logs, SEGMENT_HEADER_BYTES, SavedStats, State};
 use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
@@ -31,6 +31,10 @@ pub struct MapStats {
     pub disk_bytes: u64,
     /// What of the logs is on the disk alone; nothing but with [`WhenFull::Spill`](crate::WhenFull::Spill).
     pub away: AwayStats,
+    /// What of the logs is in far memory.
+    pub far: FarStats,
+    /// That memory, where there is one.
+    pub far_tier: Option<String>,
     /// The saved index, and what the next opening would read beside it.
     pub saved_index: SavedStats,
     /// What reading the logs again, in the background, has found.
@@ -131,6 +135,8 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         index_bytes: engine.index.bytes(),
         disk_bytes: disk,
         away: values.logs().map(Logs::away_stats).unwrap_or_default(),
+        far: values.logs().map(Logs::far_stats).unwrap_or_default(),
+        far_tier: engine.plan.far.as_ref().map(|far| far.name().into()),
         saved_index: match engine.plan.may_spill {
             true => values.logs().map(Logs::saved_stats).unwrap_or_default(),
             false => SavedStats::default(),

@@ -17,6 +17,7 @@ mod deleted_keys_stay_deleted_across_power_cuts;
 mod disk_budget_is_held;
 mod durability_may_be_switched_under_load;
 mod failed_writes_are_never_acknowledged;
+mod far_memory;
 mod folders_survive_power_cuts;
 mod found;
 mod index_tier;

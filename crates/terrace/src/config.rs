@@ -27,6 +27,7 @@ use std::time::Duration;
 
 pub use keys::{DISK_BUDGET_LEAST, KEYS, Key, MAP_KEYS, TIER_KEYS};
 pub use ledgers::{LEDGER_KEYS, LedgerConfig};
+pub(crate) use placed::far_from;
 pub use queues::{QUEUE_KEYS, QueueConfig};
 pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
@@ -94,6 +95,8 @@ pub struct MapConfig {
     pub tier: Option<String>,
     /// That of the index.
     pub index_tier: Option<String>,
+    /// That of values that were not written for long, when the first is spent.
+    pub far_tier: Option<String>,
 }
 
 /// [`Durability`] before its interval is known.
@@ -172,6 +175,7 @@ impl Default for Config {
                 writers: Some(0),
                 tier: None,
                 index_tier: None,
+                far_tier: None,
             },
             maps: BTreeMap::new(),
             ledgers: BTreeMap::new(),
@@ -422,6 +426,7 @@ impl MapConfig {
             writers: self.writers.or(all.writers),
             tier: self.tier.clone().or_else(|| all.tier.clone()),
             index_tier: self.index_tier.clone().or_else(|| all.index_tier.clone()),
+            far_tier: self.far_tier.clone().or_else(|| all.far_tier.clone()),
         }
     }
 

@@ -18,12 +18,12 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
 use terrace_store::{
-    Access, DirectoryLock, DiskBudget, DiskSpace, Error, IndexTier, Map, MapOptions, Queue, Result,
-    Together, Words,
+    Access, DirectoryLock, DiskBudget, DiskSpace, Error, FarMemory, IndexTier, Map, MapOptions,
+    Queue, Result, Together, Words,
 };
 use terrace_transact::ledger::Ledger;
 
@@ -47,6 +47,8 @@ pub struct TierUse {
     /// Its maps, of those that are open, by name: their values lie in it, and their indexes unless these have a
     /// tier of their own.
     pub maps: Vec<String>,
+    /// Maps whose values are moved to it when their own tier is spent, likewise.
+    pub far_of: Vec<String>,
     /// Maps whose index lies in it apart from their values, likewise.
     pub indexes: Vec<String>,
     /// Its ledgers, likewise.
@@ -84,16 +86,26 @@ struct Share {
     name: String,
     node: Option<u32>,
     budget: Arc<Budget>,
+    /// The same, as what values are moved to.
+    far: OnceLock<Arc<FarMemory>>,
 }
 
 impl Share {
     fn new(name: &str, node: Option<u32>, bytes: u64) -> Arc<Share> {
-        Arc::new(Share { name: name.into(), node, budget: Arc::new(Budget::new(bytes)) })
+        let (budget, far) = (Arc::new(Budget::new(bytes)), OnceLock::new());
+        Arc::new(Share { name: name.into(), node, budget, far })
     }
 
     fn for_index(&self, costs: Option<Arc<MemoryCosts>>) -> IndexTier {
         let (name, budget) = (self.name.clone(), Arc::clone(&self.budget));
         IndexTier { name, node: self.node, budget, costs }
+    }
+
+    /// The same for all maps, which share it.
+    fn as_far(&self) -> Option<Arc<FarMemory>> {
+        let node = self.node?;
+        let new = || Arc::new(FarMemory::new(&self.name, node, Arc::clone(&self.budget)));
+        Some(Arc::clone(self.far.get_or_init(new)))
     }
 }
 
@@ -106,6 +118,9 @@ pub struct MapTiers {
     pub index: Option<Tier>,
     /// What was measured of that memory.
     pub index_costs: Option<Arc<MemoryCosts>>,
+    /// That of values that were not written for long, once the first is spent: of another node than that, which must
+    /// be given too.
+    pub far: Option<Tier>,
 }
 
 /// A map, and the memory that it takes from.
@@ -118,6 +133,8 @@ struct Opened {
     share: Arc<Share>,
     /// What its index takes from, if that is not the same.
     index: Option<Arc<Share>>,
+    /// Where values that were not written for long are moved.
+    far: Option<Arc<Share>>,
 }
 
 /// A ledger, and the memory that it takes from.
@@ -365,6 +382,9 @@ impl Database {
             used_bytes: share.budget.used(),
             budget_bytes: share.budget.limit(),
             maps: maps_of(&|opened| Arc::ptr_eq(&opened.share, share)),
+            far_of: maps_of(&|opened| {
+                opened.far.as_ref().is_some_and(|far| Arc::ptr_eq(far, share))
+            }),
             indexes: maps_of(&|opened| {
                 opened.index.as_ref().is_some_and(|index| Arc::ptr_eq(index, share))
             }),

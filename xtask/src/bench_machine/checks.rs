@@ -180,6 +180,39 @@ pub fn placed_map(boot: &Boot) -> Verdict {
     holds(enough && elsewhere == 0, &told, format!("{told}; {elsewhere} pages elsewhere"))
 }
 
+/// Values that move from one node to another: each is there, the pages of the first are no more than its tier has, and
+/// those of the second are as many as the server says.
+pub fn moved_values(boot: &Boot) -> Verdict {
+    /// Values of 32 KiB, as the script has it.
+    const SENT: u64 = 1280;
+    const NEAR: u64 = 24 << 20;
+    let answers = boot.output("writes-to-two-tiers")?;
+    // QUIT is answered too.
+    let taken = counted(answers, "+OK").saturating_sub(1);
+    let values = boot.output("values-of-two-tiers")?;
+    let whole = counted(values, "whole");
+    if taken != SENT || whole != SENT {
+        return Err(format!("{taken} of {SENT} values taken, {whole} whole: {}", values.trim()));
+    }
+    let mut bytes = [0; 4];
+    for (node, pages) in boot.output("pages-of-two-tiers")?.lines().flat_map(pages_by_node) {
+        bytes[(node as usize).min(3)] += pages * 4096;
+    }
+    let ([_, near, far, _], elsewhere) = (bytes, bytes[0] + bytes[3]);
+    let said = boot.output("says-of-two-tiers")?;
+    let bytes = said.split("far_bytes=").nth(1).and_then(|rest| rest.split(',').next());
+    let bytes: u64 = bytes.and_then(|bytes| bytes.parse().ok()).ok_or("no far_bytes")?;
+    let told = format!(
+        "{whole} values whole, {} MiB on node 1, {} MiB moved to node 2; the server says {} MiB",
+        near >> 20,
+        far >> 20,
+        bytes >> 20
+    );
+    // A log that was not full has pages that were never touched.
+    let fits = near <= NEAR && far <= bytes && far + (4 << 20) > bytes && far > NEAR / 2;
+    holds(fits && elsewhere == 0, &told, format!("{told}; {elsewhere} bytes elsewhere"))
+}
+
 /// An index apart from its values: its pages are on its tier's node, no more than the tier has, and keys that it
 /// has no room for are refused.
 pub fn placed_index(boot: &Boot) -> Verdict {

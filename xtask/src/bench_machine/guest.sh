@@ -107,6 +107,7 @@ nodes() {
     done
     section bound-9 node_budget 9 16777216
     placed
+    moved
     section probe probe
     section pages-of-the-probe cat /tmp/pages
 }
@@ -143,12 +144,53 @@ when_full = "refuse"
 index_tier = "fast"
 END
     serve 6381 /tmp/placed
-    section writes-to-a-tier writes_to_a_tier
+    section writes-to-a-tier writes_to_a_tier 6381
     section pages-of-a-tier grep 'bind:' "/proc/$(pidof terrace)/numa_maps"
     section keys-for-an-index keys_for_an_index
     section pages-of-an-index grep 'bind:1' "/proc/$(pidof terrace)/numa_maps"
     kill -TERM "$(pidof terrace)"
     wait
+}
+
+# A map whose values move from one node without processors to another when the first is full.
+moved() {
+    mkdir -p /tmp/moved
+    cat >/tmp/moved/terrace.toml <<END
+[[tier]]
+name = "fast"
+kind = "node"
+node = 1
+bytes = "24 MiB"
+[[tier]]
+name = "slow"
+kind = "node"
+node = 2
+bytes = "32 MiB"
+[maps.0]
+tier = "fast"
+far_tier = "slow"
+when_full = "refuse"
+END
+    serve 6382 /tmp/moved
+    section writes-to-two-tiers writes_to_a_tier 6382
+    section pages-of-two-tiers grep 'bind:1' "/proc/$(pidof terrace)/numa_maps"
+    section values-of-two-tiers values_of_two_tiers
+    section says-of-two-tiers says_of_two_tiers
+    kill -TERM "$(pidof terrace)"
+    wait
+}
+
+# Each value, counted by what it is.
+values_of_two_tiers() {
+    awk 'BEGIN {
+        for (n = 0; n < 1280; n++) printf "GET k%d\r\n", n
+        printf "QUIT\r\n"
+    }' | nc 127.0.0.1 6382 | awk '{ sub("\r", ""); whole = length($0) == 32768 && $0 ~ /^x+$/
+        print whole ? "whole" : substr($0, 1, 20) }' | sort | uniq -c
+}
+
+says_of_two_tiers() {
+    printf 'INFO everything\r\nQUIT\r\n' | nc 127.0.0.1 6382 | grep -E '^(tier_|db0_)'
 }
 
 # More short keys than the index has room for; each answer, counted.
@@ -160,14 +202,14 @@ keys_for_an_index() {
     }' | nc 127.0.0.1 6381 | cut -c 1-40 | sort | uniq -c
 }
 
-# 40 MiB in values of 32 KiB; each answer, counted.
+# 40 MiB in values of 32 KiB to the server at a port; each answer, counted.
 writes_to_a_tier() {
     awk 'BEGIN {
         value = sprintf("%32768s", "")
         gsub(" ", "x", value)
         for (n = 0; n < 1280; n++) printf "SET k%d %s\r\n", n, value
         printf "QUIT\r\n"
-    }' | nc 127.0.0.1 6381 | sort | uniq -c
+    }' | nc 127.0.0.1 "$1" | sort | uniq -c
 }
 
 # Every value design with every persist level.

@@ -16,6 +16,7 @@ use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::error::Result;
 use crate::item;
 use crate::medium::BLOCK_BYTES;
+use crate::values::Home;
 use crate::values::place::{offset_of, segment_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -105,8 +106,9 @@ impl<M: Memory> Logs<M> {
 
     /// What is away.
     pub fn away_stats(&self) -> AwayStats {
+        let gone = self.lock_pool().gone.len();
         AwayStats {
-            logs: self.away_logs(),
+            logs: self.away_logs().saturating_sub(gone),
             fetched: self.away.fetched.load(Ordering::Relaxed),
             fetched_bytes: self.away.fetched_bytes.load(Ordering::Relaxed),
             copied_bytes: self.copied_bytes(),
@@ -134,10 +136,10 @@ impl<M: Memory> Logs<M> {
         self.away.copies.ask(|copies| copies.limit(most));
     }
 
-    /// Segments whose bytes are in memory.
+    /// Segments whose bytes are in near memory.
     pub fn segments_in_memory(&self) -> usize {
-        let elsewhere = self.away_logs() + self.saved_segments();
-        self.total_segments().saturating_sub(elsewhere) + self.leaving_segments()
+        let elsewhere = self.away_logs() + self.saved_segments() + self.far_logs();
+        (self.total_segments() + self.leaving_segments()).saturating_sub(elsewhere)
     }
 
     /// Segments that wait for readers to leave memory.
@@ -145,17 +147,45 @@ impl<M: Memory> Logs<M> {
         self.lock_leaving().len()
     }
 
+    /// Those of them that are near.
+    pub(super) fn leaving_near(&self) -> usize {
+        match self.far {
+            Some(_) => self.leaving_from(Home::Near),
+            None => self.leaving_segments(),
+        }
+    }
+
+    /// Those of them that are in far memory.
+    pub(super) fn leaving_far(&self) -> usize {
+        match self.far {
+            Some(_) => self.leaving_from(Home::Far),
+            None => 0,
+        }
+    }
+
+    fn leaving_from(&self, home: Home) -> usize {
+        let is_there =
+            |one: &&Leaving| self.segments[one.segment as usize].place.residence().home == home;
+        self.lock_leaving().iter().filter(is_there).count()
+    }
+
     /// During recovery: a closed log was read, and what it holds is in the index.
     ///
     /// # Errors
     /// As [`Logs::release_left`].
     pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
-        if !self.may_leave() {
+        if !self.may_leave() && self.far.is_none() {
+            return Ok(());
+        }
+        if self.moves_first(segment) {
             return Ok(());
         }
         let bytes = u64::from(SEGMENT_BYTES);
         let kept = self.away.kept.fetch_add(1, Ordering::Relaxed) + 1;
         if self.budget.used() + kept as u64 * bytes <= self.budget.limit() / 2 {
+            return Ok(());
+        }
+        if !self.may_leave() {
             return Ok(());
         }
         self.away.kept.fetch_sub(1, Ordering::Relaxed);
@@ -303,6 +333,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// The system's; the memory stays, and is tried again.
     pub fn release_left(&self) -> Result<()> {
+        self.release_free_far()?;
         for _ in 0..EPOCHS {
             if self.leaving_segments() == 0 {
                 return Ok(());
@@ -327,7 +358,7 @@ impl<M: Memory> Logs<M> {
                     leaving.extend(left[at..].iter().map(again));
                     return Err(error);
                 }
-                self.budget.give(bytes);
+                self.give_memory(*segment);
             }
         }
         Ok(())
@@ -358,7 +389,7 @@ impl<M: Memory> Logs<M> {
             self.read_back(segment).inspect_err(|_| {
                 // SAFETY: nobody looks at a log that is away, once all have left who did before.
                 let _kept = unsafe { self.medium.release_memory(start, bytes) };
-                self.budget.give(bytes);
+                self.give_memory(segment);
             })?;
         }
         let pool = self.lock_pool();
@@ -431,7 +462,14 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// Gives the blocks of logs back that were away when the map was cleared, and that nobody reads any more.
+    /// A free segment has no memory any more; its blocks are given back in time.
+    pub(super) fn is_without_memory(&self, segment: u32) {
+        self.away.count.fetch_add(1, Ordering::Relaxed);
+        self.lock_pool().gone.push(segment);
+    }
+
+    /// Gives the blocks of logs back that were away when the map was cleared, or in far memory when they were freed,
+    /// and that nobody reads any more.
     ///
     /// # Errors
     /// Those of the medium; what was not given back is tried again.

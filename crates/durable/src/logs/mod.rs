@@ -25,6 +25,7 @@ mod commit;
 mod commit_queue;
 mod disk_room;
 mod expiry;
+mod far;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
 mod fetch;
@@ -49,6 +50,7 @@ mod turns;
 pub use allocation::PAGE_BYTES;
 pub use appender::Appender;
 pub use away::AwayStats;
+pub use far::{FarMemory, FarStats};
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 #[cfg(any(test, feature = "faults"))]
@@ -81,6 +83,7 @@ use away::Away;
 use commit_queue::CommitQueue;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
+use far::Far;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use rows::Frozen;
@@ -110,6 +113,7 @@ pub struct Logs<M: Memory = Native> {
     segments: Box<[Segment]>,
     residents: Residents,
     away: Box<Away>,
+    far: Option<Far>,
     saved: Box<Mutex<Saved>>,
     /// Segments of the saved index, and of one that is being saved.
     saved_segments: AtomicUsize,
@@ -215,6 +219,7 @@ impl<M: Memory> Logs<M> {
             segments: Segment::rows(count),
             residents: Residents::default(),
             away: Box::default(),
+            far: None,
             saved: Box::default(),
             saved_segments: AtomicUsize::new(0),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
@@ -539,11 +544,13 @@ impl<M: Memory> Freed<'_, M> {
     pub fn reuse_after_readers(self, guard: &Guard) {
         let Freed { logs, segments } = self;
         let (pool, waiting) = (Arc::clone(&logs.pool), Arc::clone(&logs.waiting));
-        waiting.fetch_add(segments.len(), Ordering::AcqRel);
+        let (near, far) = far::by_home(segments, &logs.segments);
+        waiting.fetch_add(near.len(), Ordering::AcqRel);
         guard.defer(move || {
-            let count = segments.len();
+            let count = near.len();
             let mut pool = pool.lock();
-            pool.free.extend(segments);
+            pool.free.extend(near);
+            pool.far.extend(far);
             pool.has_freed = true;
             waiting.fetch_sub(count, Ordering::AcqRel);
         });

@@ -29,6 +29,8 @@ pub(super) struct Pool {
     pub(super) released: Vec<u32>,
     /// Free, their memory given back, and their blocks not yet: logs that were away when the map was cleared.
     pub(super) gone: Vec<u32>,
+    /// Free, in far memory, which is about to be given back.
+    pub(super) far: Vec<u32>,
     /// The first segment that was never used.
     pub(super) fresh: u32,
     /// Whether collected segments came back since a delete last took one beyond the budget.
@@ -168,7 +170,8 @@ impl<M: Memory> Logs<M> {
     /// Whether the file is as large as it may be while there is something to collect. What waits for readers is no
     /// matter of the collector's; a saved index, and what was cleared, are none of what lives.
     fn is_at_bound(&self, pool: &Pool) -> bool {
-        let others = self.waiting_segments() + self.saved_segments() + pool.gone.len();
+        let others =
+            self.waiting_segments() + self.saved_segments() + pool.gone.len() + pool.far.len();
         let taken = (pool.fresh as usize - 1).saturating_sub(pool.released.len() + others);
         self.has_backlog() && taken >= self.segments_most.load(Ordering::Relaxed)
     }
@@ -250,7 +253,7 @@ impl<M: Memory> Logs<M> {
         let missing = self.missing_bytes(&self.lock_pool(), ahead);
         let missing = missing.saturating_sub(self.dropped_bytes());
         let missing = missing.div_ceil(u64::from(SEGMENT_BYTES)) as usize;
-        missing.saturating_sub(self.waiting_segments() + self.leaving_segments())
+        missing.saturating_sub(self.waiting_segments() + self.leaving_near())
     }
 
     /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.

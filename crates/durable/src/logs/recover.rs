@@ -116,6 +116,7 @@ impl<M: Memory> Logs<M> {
             control,
             saved,
         };
+        self.expects_logs(u64::from(count) - 1 - saved.map_or(0, SavedIndex::known_logs));
         let mends = scan.run(count, threads)?;
         for (segment, bytes) in scan.control.into_inner().expect("no scanner panicked") {
             self.supersede(start_of(segment), bytes as usize);
@@ -186,7 +187,7 @@ impl<M: Memory> Logs<M> {
         released.retain(|segment| *segment < count);
         self.leave_free(&gone)?;
         // Those that have left by now were counted apart.
-        let elsewhere = released.len() + self.away_logs() + self.saved_segments();
+        let elsewhere = released.len() + self.away_logs() + self.saved_segments() + self.far_logs();
         let in_memory = u64::from(count - 1) - elsewhere as u64;
         let rows = self.row_bytes(count - 1);
         self.budget.take_anyway(rows + in_memory * u64::from(SEGMENT_BYTES));

@@ -4,6 +4,7 @@ use super::MediumSpec;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use terrace_memory::binding::{BindError, Moved};
 use terrace_memory::{Backing, Region};
 
 /// The memory that a medium is used from.
@@ -56,6 +57,14 @@ impl Image {
             Image::Mirror(region) => region.commit(at, bytes),
             // SAFETY: the file that was mapped, as it was.
             Image::Mapped(region, file) => unsafe { region.follow(file) },
+        }
+    }
+
+    /// Moves memory of the mirror to a node. What was given from elsewhere stays where it is, as if it had moved.
+    pub fn move_to_node(&self, at: u64, bytes: u64, node: u32) -> Result<Moved, BindError> {
+        match self {
+            Image::Mirror(region) => region.move_to_node(at, bytes, node),
+            _ => Ok(Moved::All),
         }
     }
 

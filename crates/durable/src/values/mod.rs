@@ -9,7 +9,7 @@ mod writing;
 
 pub use either::{LogsOrSlabs, RoomInEither};
 pub use kept::{BucketLock, ItemCopy, Keeps, Seen};
-pub use place::{Residence, SEGMENT_BYTES};
+pub use place::{Home, Residence, SEGMENT_BYTES};
 pub use recovered::{Damage, Recovered, TornTail};
 pub use writing::{Room, Ticket};
 

@@ -40,16 +40,25 @@ pub(crate) fn end_of(location: u64) -> u64 {
     (location | (BYTES - 1)).saturating_add(1)
 }
 
+/// The memory that a segment lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// That which new values are written to.
+    Near,
+    /// That which values are moved to that were not written for long.
+    Far,
+}
+
 /// Where a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residence {
-    /// The tier that it belongs to. The map's first, which is all that it has today, is 0.
-    pub home: u8,
+    /// Where its memory is, or was: near, or far.
+    pub home: Home,
     /// Whether its bytes are in memory, at its offset.
     pub is_resident: bool,
 }
 
-/// The [`Residence`] of a segment. All zero, it is resident, and of the first tier.
+/// The [`Residence`] of a segment. All zero, it is resident, and near.
 #[derive(Debug, Default)]
 pub(crate) struct Place(AtomicU8);
 
@@ -57,15 +66,24 @@ impl Place {
     const AWAY: u8 = 1 << 7;
     /// Away, and what it holds is on the disk.
     const ON_DISK: u8 = 1 << 6;
+    const FAR: u8 = 1;
 
     pub fn residence(&self) -> Residence {
         let word = self.0.load(Ordering::Acquire);
-        let home = word & !(Place::AWAY | Place::ON_DISK);
+        let home = if word & Place::FAR == 0 { Home::Near } else { Home::Far };
         Residence { home, is_resident: word & Place::AWAY == 0 }
     }
 
     pub fn is_on_disk(&self) -> bool {
         self.0.load(Ordering::Acquire) & Place::ON_DISK != 0
+    }
+
+    /// Notes that its memory was moved there, or that what is there was given back.
+    pub fn set_home(&self, home: Home) {
+        match home {
+            Home::Near => self.0.fetch_and(!Place::FAR, Ordering::AcqRel),
+            Home::Far => self.0.fetch_or(Place::FAR, Ordering::AcqRel),
+        };
     }
 
     fn set_resident(&self) {
@@ -198,7 +216,7 @@ mod tests {
         residents.remove(2, &places[2]);
         let away = Err(NoItem::Invalid(2 * BYTES + 64));
         assert_eq!(ends(), [whole(1), away, whole(3), Ok(usable)]);
-        assert_eq!(places[2].residence(), Residence { home: 0, is_resident: false });
+        assert_eq!(places[2].residence(), Residence { home: Home::Near, is_resident: false });
         residents.add(&places[2], |first| {
             assert_eq!(first, 2, "those before it are known to be resident");
             places[first..4].iter()

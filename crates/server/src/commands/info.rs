@@ -481,15 +481,16 @@ fn ledgers(shared: &Shared, lines: &mut Lines) {
 
 /// One line for each memory, and two for each database: what it has there, and what in its files.
 fn tiers(shared: &Shared, lines: &mut Lines) {
-    for TierUse { name, node, used_bytes, budget_bytes, maps, indexes, ledgers } in
+    for TierUse { name, node, used_bytes, budget_bytes, maps, far_of, indexes, ledgers } in
         shared.maps.tiers()
     {
         let node = node.map_or("all".to_string(), |node| node.to_string());
         lines.add(
             &format!("tier_{name}"),
             format_args!(
-                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={},indexes={},ledgers={}",
+                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={},far_of={},indexes={},ledgers={}",
                 maps.len(),
+                far_of.len(),
                 indexes.len(),
                 ledgers.len(),
             ),
@@ -511,10 +512,19 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
                 format!(",write_amplification={:.2}", stats.bytes_written as f64 / items as f64)
             }
         };
+        let far = match &stats.far_tier {
+            Some(tier) => format!(
+                ",far_tier={tier},far_bytes={},far_moved={},far_stayed={}",
+                stats.far.bytes(),
+                stats.far.moved,
+                stats.far.stayed
+            ),
+            None => String::new(),
+        };
         lines.add(&format!("db{number}_values"), format_args!(
-            "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={}{}",
+            "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={}{}{}",
             stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
-            amplification,
+            amplification, far,
         ));
     }
 }

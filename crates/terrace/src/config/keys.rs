@@ -437,6 +437,15 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
             Ok(())
         },
     },
+    Key {
+        name: "far_tier",
+        default: "none",
+        help: "memory tier of another node, for values not written for long when `tier` is full; needs `tier`",
+        set: |m, v| {
+            m.far_tier = Some(v.to_string());
+            Ok(())
+        },
+    },
 ];
 
 /// The keys of a section `[[tier]]`.

@@ -4,7 +4,7 @@
 //! in use never have more than their node, together: sizes that were written are checked, and tiers
 //! without one get equal parts of half of what those leave, since others take memory of the node too.
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, MapConfig};
 use crate::database::MapTiers;
 use std::collections::BTreeSet;
 use terrace_memory::tier::{SystemPaths, found_specs};
@@ -25,7 +25,10 @@ impl Config {
     /// files: values and index lie in memory while a map is open, and in the map's directory anyway; the profile, which
     /// may have the node of an index, cannot be read.
     pub fn tiers_of(&self, name: &str) -> Result<MapTiers, ConfigError> {
-        if self.maps.get(name).is_none_or(|map| map.tier.is_none() && map.index_tier.is_none()) {
+        let named = |map: &MapConfig| {
+            [&map.tier, &map.index_tier, &map.far_tier].into_iter().any(Option::is_some)
+        };
+        if !self.maps.get(name).is_some_and(named) {
             return Ok(MapTiers::default());
         }
         let topology = Topology::read().map_err(|e| ConfigError::plain(e.to_string()))?;
@@ -53,7 +56,12 @@ impl Config {
         let index = resolve("index_tier", &map.index_tier)?;
         let node = index.as_ref().and_then(|tier| tier.node);
         let index_costs = node.map_or(Ok(None), |node| self.costs_of_node(node))?;
-        Ok(MapTiers { values, index, index_costs })
+        let far = resolve("far_tier", &map.far_tier)?;
+        if let Some(far) = &far {
+            let refused = |why| ConfigError::plain(format!("`maps.{name}.far_tier`: {why}"));
+            far_from(values.as_ref(), far).map_err(refused)?;
+        }
+        Ok(MapTiers { values, index, index_costs, far })
     }
 
     /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tiers_of`] for a map.
@@ -99,7 +107,8 @@ impl Config {
         known: &[&TierSpec],
         topology: &Topology,
     ) -> Result<Option<u64>, String> {
-        let of_maps = self.maps.values().flat_map(|map| [&map.tier, &map.index_tier]);
+        let of_maps = self.maps.values();
+        let of_maps = of_maps.flat_map(|map| [&map.tier, &map.index_tier, &map.far_tier]);
         let of_maps = of_maps.filter_map(|tier| tier.as_deref());
         let of_ledgers = self.ledgers.values().filter_map(|ledger| ledger.tier.as_deref());
         let names: BTreeSet<&str> = of_maps.chain(of_ledgers).collect();
@@ -111,6 +120,27 @@ impl Config {
             used.iter().filter(|tier| is_on(tier, spec.node) && tier.bytes.is_none());
         let parts = 2 * without_bytes.count() as u64;
         Ok(spec.bytes.map(|bytes| bytes.0).or(left.map(|left| left / parts.max(1))))
+    }
+}
+
+/// Whether values are moved somewhere else when they move from `near` to `far`: each is of one node, and not of the
+/// same.
+pub(crate) fn far_from(near: Option<&Tier>, far: &Tier) -> Result<(), String> {
+    let name = &far.name;
+    let Some(far_node) = far.node else {
+        return Err(format!("`{name}` is memory of no one node; name a tier of one"));
+    };
+    match near.map(|near| (&near.name, near.node)) {
+        Some((near, Some(node))) if node == far_node => Err(format!(
+            "`{name}` is on node {node}, and so is `{near}`; name a tier of another node"
+        )),
+        Some((_, Some(_))) => Ok(()),
+        Some((near, None)) => Err(format!(
+            "`{near}` may take memory of `{name}` as well; let `tier` be one of another node"
+        )),
+        None => Err(format!(
+            "it needs `tier`: without one, values may take memory of `{name}` from the start. Name a tier of another node"
+        )),
     }
 }
 

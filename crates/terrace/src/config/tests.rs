@@ -286,6 +286,42 @@ fn an_index_lies_in_a_tier_of_its_own_which_counts_as_one_in_use() {
     );
 }
 
+#[test]
+fn a_far_tier_is_of_another_node_than_the_near_one() {
+    let mut topology = Topology::read().expect("a topology");
+    topology.nodes.truncate(1);
+    topology.nodes[0].total_bytes = Some(4 << 30);
+    let near = topology.nodes[0].node;
+    let other = terrace_memory::NumaNode { node: near + 1, ..topology.nodes[0].clone() };
+    topology.nodes.push(other);
+    let tiers_of = |settings: &str| {
+        let tier = |name, kind, node: Option<u32>| {
+            let node = node.map_or(String::new(), |node| format!("node = {node}\n"));
+            format!("[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\n{node}bytes = \"1 GiB\"\n")
+        };
+        let text = format!(
+            "[maps.a]\n{settings}\n{}{}{}",
+            tier("near", "node", Some(near)),
+            tier("far", "node", Some(near + 1)),
+            tier("any", "dram", None)
+        );
+        let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
+        config.tiers_on(&topology, "a").map_err(|e| e.to_string())
+    };
+    let tiers = tiers_of("tier = \"near\"\nfar_tier = \"far\"").expect("they are apart");
+    let far = tiers.far.expect("is said");
+    assert_eq!((far.name.as_str(), far.node, far.bytes), ("far", Some(near + 1), Some(1 << 30)));
+    let refused = |settings: &str, what: &str| {
+        let refused = tiers_of(settings).expect_err("a refusal");
+        assert!(refused.starts_with("`maps.a.far_tier`: ") && refused.contains(what), "{refused}");
+    };
+    refused("far_tier = \"far\"", "it needs `tier`");
+    refused("tier = \"near\"\nfar_tier = \"near\"", "and so is `near`");
+    refused("tier = \"any\"\nfar_tier = \"far\"", "`any` may take memory of `far` as well");
+    refused("tier = \"near\"\nfar_tier = \"any\"", "`any` is memory of no one node");
+    refused("tier = \"near\"\nfar_tier = \"further\"", "no tier `further`; there are near, far");
+}
+
 /// A kernel that has no memory of a node left ends the process: so no two tiers may be promised it.
 #[test]
 fn tiers_of_one_node_have_no_more_than_it_together() {

@@ -1,6 +1,7 @@
 //! Opening a map with settings of its own.
 
 use super::{Database, MapTiers, Opened, check_name};
+use crate::config::far_from;
 use std::fmt::Debug;
 use std::sync::Arc;
 use terrace_store::{
@@ -151,12 +152,18 @@ impl<'db> MapOpener<'db> {
             None => Arc::clone(&database.shared),
         };
         let index = tiers.index.as_ref().map(|tier| database.share_of(tier));
+        if let Some(far) = &tiers.far {
+            let refused = |why| Error::Option { field: "far_tier", why };
+            far_from(tiers.values.as_ref(), far).map_err(refused)?;
+        }
+        let far = tiers.far.as_ref().map(|tier| database.share_of(tier));
         let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs));
         let (writers, access) = (options.writers, options.access);
         let options = MapOptions {
             database: Some(database.together.map(&name)),
             node: share.node.or(options.node),
             index_tier: of_index.or(options.index_tier),
+            far: far.as_ref().and_then(|far| far.as_far()).or(options.far),
             // One for all maps, as the memory is.
             disk_budget: Arc::clone(&database.options.disk_budget),
             ..options
@@ -164,7 +171,7 @@ impl<'db> MapOpener<'db> {
         let folder = database.dir.join("maps").join(&name);
         let map = Map::open_within(&folder, options, &share.budget)?;
         let index = index.filter(|index| !Arc::ptr_eq(index, &share));
-        maps.insert(name, Opened { map: map.clone(), writers, access, share, index });
+        maps.insert(name, Opened { map: map.clone(), writers, access, share, index, far });
         Ok(map)
     }
 }
