@@ -119,11 +119,11 @@ mod tests {
     use terrace_workload::system::Machine;
 
     fn record(id: &str, measured: f64) -> ExperimentRecord {
-        let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5)];
+        let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5).order()];
         let experiment = Experiment {
             id: id.into(),
             runs_on: "native".into(),
-            verdict: Verdict::of(&checks),
+            verdict: Verdict::of("native", &checks),
             seconds: 0.5,
             checks,
             note: String::new(),
@@ -133,6 +133,8 @@ mod tests {
             experiment,
             full: false,
             machine: Machine::here(),
+            commit: None,
+            date: None,
             sizes,
             figures: Vec::new(),
             calibrations: Vec::new(),
