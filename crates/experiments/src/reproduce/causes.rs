@@ -1,5 +1,5 @@
-//! Why rows miss or show no more than the order, by cause: the opening of the report. The records say which rows do. The
-//! cause is a judgement from the note of its record; this file has it.
+//! Why rows miss or show no more than the order, by cause: the opening of the report. The records say which rows do.
+//! The cause is a judgement from the note of its record; this file has it.
 
 use super::record::{Check, CheckKind, ExperimentRecord, lacks_a_column};
 use super::results::Results;
@@ -106,8 +106,8 @@ const CAUSES: &[Cause] = &[
         rows: &["dirtbuster-gate"],
     },
     Cause {
-        because: "this machine's own DRAM serves reads in sequence 4.9 times as fast as at random, the paper's 1.7 times: \
-                  another processor, whose prefetchers gain more, suspectedly",
+        because: "this machine's own DRAM serves reads in sequence 4.9 times as fast as at random, the paper's 1.7 \
+                  times: another processor, whose prefetchers gain more, suspectedly",
         rows: &["pmem-i6"],
     },
     Cause {
@@ -153,8 +153,8 @@ pub(super) fn summary(results: &Results) -> (String, Vec<String>) {
     let orders = || checks().filter(|check| check.kind == CheckKind::Order);
     let [inside, sizes] = in_band(checks());
     let text = format!(
-        "{} of {} rows pass: all their checks are within bounds. {} rows show every order that they check, and not every \
-         size. {} rows miss an order. Orders that hold: {} of {}. Effects in band: {inside} of {sizes}.",
+        "{} of {} rows pass: all their checks are within bounds. {} rows show every order that they check, and not \
+         every size. {} rows miss. Orders that hold: {} of {}. Effects in band: {inside} of {sizes}.",
         count(Verdict::Pass),
         ALL.len(),
         count(Verdict::Order),

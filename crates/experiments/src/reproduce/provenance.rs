@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What tells the root of the repository from other directories: another project's commit would be no answer.
 const ROOT_HAS: &str = "crates/experiments/Cargo.toml";
-/// Files that differ from the commit without making another program of it: what is recorded, and what is written from it.
+/// Files that differ from the commit without making another program of it: what is recorded, and written from that.
 const RECORDS: [&str; 2] = [":!docs/results", ":!docs/reproduction.*"];
 
 /// The commit that is checked out, with `+` if files differ from it; none outside of the repository's root.

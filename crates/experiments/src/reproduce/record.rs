@@ -17,7 +17,7 @@ use terrace_workload::system::Machine;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckKind {
-    /// Who is ahead, whether something grows or falls, where a knee or a peak is, and what must be none, equal or caught.
+    /// Who is ahead, whether something grows or falls, where a knee or a peak is, what must be none, equal or caught.
     Order,
     /// How much: a factor, a share, a band.
     #[default]
@@ -75,7 +75,7 @@ impl Check {
     }
 
     /// `measured` must lie in the band about a `paper`'s ratio that holds where nothing else is said: from half of its
-    /// effect to twice of it, which is from 1 + (r - 1) / 2 to 1 + 2 (r - 1), and for a ratio below 1 the same of 1 / r.
+    /// effect to twice of it, which is from 1 + (r - 1) / 2 to 1 + 2 (r - 1); for a ratio below 1 the same of 1 / r.
     pub(super) fn about(what: impl Into<String>, paper: f64, measured: f64) -> Check {
         Check::about_all(what, &paper.to_string(), [paper, paper], measured)
     }
@@ -221,8 +221,8 @@ pub struct ExperimentRecord {
     pub full: bool,
     /// Where it ran.
     pub machine: Machine,
-    /// The commit that was checked out where it ran, with `+` if files differed from it; none outside of the repository,
-    /// and in a record from before this was kept.
+    /// The commit that was checked out where it ran, with `+` if files differed from it; none outside of the
+    /// repository, and in a record from before this was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The day on which it ran, UTC, as in 2026-11-29; none in a record from before this was kept.

@@ -9,11 +9,11 @@ use std::fmt::Write;
 use terrace_advise::page::{self, escaped};
 
 const HEAD: &str = "`terrace reproduce` tests the claims of five papers about systems that Terrace implements. \
-Measurements decide each verdict. Checks are of an order (who is ahead, what grows, where a knee is, what must be none) \
-or of a size (how much). A row passes if all its checks do; its verdict is `order` if every order holds and some size is \
-out of its band or a column is not built; it misses if an order does not hold. What does not pass is printed with its \
-reason. Where the papers name no band, it is from half to twice the effect they measured. An emulated medium is DRAM declared as \
-persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
+Measurements decide each verdict. Checks are of an order (who is ahead, what grows, where a knee is, what must be \
+none) or of a size (how much). A row passes if all its checks do; its verdict is `order` if every order holds and some \
+size is out of its band or a column is not built; it misses if an order does not hold, or if it has none and a size is \
+out of its band. What does not pass is printed with its reason. Where a row names no band, it is from half to twice \
+the effect that the paper measured. An emulated medium is DRAM declared as persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
 author: see docs/papers.md.";
 
 /// Rows with their records, in the order of the registry.
@@ -116,7 +116,8 @@ pub fn markdown(results: &Results) -> String {
         let experiment = &record.experiment;
         let _ = write!(
             text,
-            "\n## {}\n\nMust show: {}.\n\n| check | kind | paper | measured | passes | verdict |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\nMust show: {}.\n\n| check | kind | paper | measured | passes | verdict |\n\
+             |---|---|---|---|---|---|\n",
             row.id, row.must_show
         );
         for check in &experiment.checks {

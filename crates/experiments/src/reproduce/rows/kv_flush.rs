@@ -188,8 +188,9 @@ fn judge_as_published(outcome: &mut Outcome, sizes: &[usize], found: &[Ways]) {
     let at_large = |load: usize| large.map_or(f64::NAN, |ways| over(ways, [FLUSHING, KEEPING], load));
     let what = "A uniform, flushed over kept, 1024 B";
     outcome.checks.extend(Check::at_least(what, "1.5", at_large(A_UNIFORM), FLUSHED).and_order());
+    let uniform = "A uniform, kept over flushed, the largest of the sizes";
     outcome.checks.extend([
-        Check::at_most("A uniform, kept over flushed, the largest of the sizes", "1", kept(A_UNIFORM), EQUAL[1]).order(),
+        Check::at_most(uniform, "1", kept(A_UNIFORM), EQUAL[1]).order(),
         Check::at_most("A Zipfian, kept over flushed, the largest of the sizes", "up to 1.14", kept(A_ZIPF), KEPT),
         Check::at_least("A Zipfian, flushed over kept, 1024 B", "above 1", at_large(A_ZIPF), EQUAL[0]).order(),
     ]);

@@ -294,8 +294,8 @@ fn note(found: &[YcsbSamples], rates: &[Rates]) -> String {
         note += &format!(" B gives the collector {bytes:.0} B to move for each operation.");
     }
     note + &format!(
-        " What is kept beside the values is judged on the model alone: an index lies in DRAM here whether it is kept or \
-         not, and C, which only reads it, ran {:.2} times as fast in slabs without.",
+        " What is kept beside the values is judged on the model alone: an index lies in DRAM here whether it is kept \
+         or not, and C, which only reads it, ran {:.2} times as fast in slabs without.",
         slabs[4] / kept[4]
     )
 }

@@ -78,7 +78,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.checks.push(none("ranges that equal no state of the oracle", sound.unexplained));
     outcome.checks.push(none("ranges that have no order", sound.disordered));
     let storms = sound.stats.splits.min(sound.stats.resizes);
-    outcome.checks.push(Check::at_least("splits, and resizes, meanwhile: the fewer", "many", storms as f64, 10.0).order());
+    let what = "splits, and resizes, meanwhile: the fewer";
+    outcome.checks.push(Check::at_least(what, "many", storms as f64, 10.0).order());
     (run.tell)("controls");
     for (fault, name) in [
         (Fault::PruningIgnoresSnapshots, "control: pruning ignores snapshots; wrong ranges"),

@@ -49,8 +49,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let falls = most(large..elements.len()) / plain(0);
     outcome.checks.extend([
         Check::at_least("written of 1024 B with 2 threads over that with one", "1.8", grows, 1.0).order(),
-        Check::at_most("cleaned, 256 B and more, the most over that of 1024 B not cleaned, 1 thread", "0.56", falls, 1.0)
-            .order(),
+        Check::at_most("cleaned, 256 B and more, the most over 1024 B not cleaned, 1 thread", "0.56", falls, 1.0).order(),
     ]);
     let mut figure = Figure::new(
         "Written by the medium for each byte that left the caches",

@@ -112,8 +112,9 @@ fn judge(
         Check::at_least("order: REDO over UNDO, one thread", "ahead", undo_1 / redo_1, 1.0).order(),
         Check::at_least("order: SSP over REDO, four threads", "ahead", redo_4, 1.0).order(),
         Check::at_least("order: REDO over UNDO, four threads", "ahead", undo_4 / redo_4, 1.0).order(),
-        Check::at_least("order: gain over REDO at four threads, over that at one", "1.08", redo_4 / redo_1, 1.0).order(),
     ]);
+    let what = "order: gain over REDO at four threads, over that at one";
+    outcome.checks.push(Check::at_least(what, "1.08", redo_4 / redo_1, 1.0).order());
     for (name, over_redo, over_undo) in [("Memcached", 1.35, 1.75), ("Vacation", 1.13, 1.27)] {
         for (rival, paper) in [(Design::Redo, over_redo), (Design::Undo, over_undo)] {
             let speed = together.of(name, &together.speed_over(rival));
