@@ -111,7 +111,10 @@ impl Check {
     pub(super) fn and_order_from(self, limit: f64) -> [Check; 2] {
         let above = self.low.is_some_and(|low| low >= limit);
         let below = self.high.is_some_and(|high| high <= limit);
-        debug_assert!(above || below, "invariant: the bounds of {self:?} lie on one side of {limit}");
+        debug_assert!(
+            above || below,
+            "invariant: the bounds of {self:?} lie on one side of {limit}"
+        );
         let [low, high] = if above { [Some(limit), None] } else { [None, Some(limit)] };
         let pass = lies_within(self.measured, low, high);
         let what = format!("order: {}", self.what);
