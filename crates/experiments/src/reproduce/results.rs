@@ -33,9 +33,9 @@ impl Results {
         };
         let bad = |what: String| Error::Results { path: path.into(), what };
         let results: Results = serde_json::from_str(&text).map_err(|e| match e.to_string() {
-            what if what.contains(LACKS_KINDS) => {
-                bad(format!("{what}: an earlier version wrote it; run its rows again, into another file"))
-            }
+            what if what.contains(LACKS_KINDS) => bad(format!(
+                "{what}: an earlier version wrote it; run its rows again, into another file"
+            )),
             what => bad(what),
         })?;
         let edited = results.experiments.iter().find(|record| !record.experiment.is_consistent());
@@ -214,7 +214,9 @@ mod tests {
         fs::write(&path, older).expect("written");
         let error = Results::read(&path).expect_err("refused").to_string();
         assert!(error.contains("earlier version") && error.contains("run its rows"), "{error}");
-        let other = text.replace("\"kind\": \"order\"", "\"kind\": \"size\"").replace("\"miss\"", "\"order\"");
+        let other = text
+            .replace("\"kind\": \"order\"", "\"kind\": \"size\"")
+            .replace("\"miss\"", "\"order\"");
         fs::write(&path, other).expect("written");
         assert!(Results::read(&path).is_err(), "a size alone that fails shows no order");
         fs::write(&path, "{").expect("written");
