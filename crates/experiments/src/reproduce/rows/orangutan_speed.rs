@@ -39,9 +39,11 @@ const SETTINGS: [(Profile, usize); 3] = [
 /// Million transactions a second of an engine, by setting.
 type EngineSpeed = (LedgerEngine, [f64; SETTINGS.len()]);
 
-/// Rivals that the paper says how much faster OranguTAN is than, on SmallCoin and on SmallCoin+: in its words, and the
-/// factor.
-const RIVALS: [(LedgerEngine, [(&str, Option<f64>); 2]); 5] = [
+/// A factor of the paper: in its words, and as a number if it tells one.
+type Told = (&'static str, Option<f64>);
+
+/// Rivals that the paper says how much faster OranguTAN is than, on SmallCoin and on SmallCoin+.
+const RIVALS: [(LedgerEngine, [Told; 2]); 5] = [
     (LedgerEngine::Sequential, [("3.9", Some(3.9)), ("none told", None)]),
     (LedgerEngine::Dag, [("2.6 (Dag with a GPU)", Some(2.6)), ("2.2 with a GPU, 12.4 without", Some(2.2))]),
     (LedgerEngine::Reserve, [("2.4", Some(2.4)), ("2.0", Some(2.0))]),
