@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_experiments::reproduce::{
-    self, ALL, Calibrated, Check, ExperimentRecord, Results, Row, Run, Verdict,
+    self, ALL, BEYOND, Calibrated, Check, CheckKind, Experiment, ExperimentRecord, NOT_BUILT,
+    Results, Row, Run, Verdict,
 };
 
 /// Where the repository keeps the records, from its root.
@@ -20,7 +21,12 @@ const ROOT_HAS: &str = "crates/experiments/Cargo.toml";
 #[derive(Subcommand)]
 pub enum Command {
     /// Print every row with its source and its last verdict
-    #[command(after_help = "Example: terrace reproduce list --json")]
+    #[command(
+        after_help = "A row passes if all its checks do. Its verdict is `order` if every order holds (who is ahead, \
+                      what grows, where a knee is) and some size is out of its band, and `miss` if an order does not \
+                      hold.\n\n\
+                      Example: terrace reproduce list --json"
+    )]
     List(ListArguments),
     /// Run rows; a missed check is a result, not an error
     #[command(after_help = "Examples:\n  \
@@ -114,26 +120,56 @@ fn read(path: Option<&PathBuf>) -> Result<Results, Failure> {
 fn list(arguments: &ListArguments) -> Outcome {
     let results = read(records(arguments.results.as_ref()).as_ref())?;
     let verdict = |row: &Row| results.of(row.id).map(|record| record.experiment.verdict);
+    let is_ours = |row: &Row| BEYOND.contains(&row.id);
     if arguments.json {
         let rows: Vec<_> = ALL
             .iter()
             .map(|row| {
                 json!({
-                    "id": row.id, "source": row.source, "runs_on": row.runs_on,
-                    "must_show": row.must_show, "verdict": verdict(row),
+                    "id": row.id, "source": row.source, "runs_on": row.runs_on, "must_show": row.must_show,
+                    "ours": is_ours(row), "verdict": verdict(row),
                 })
             })
             .collect();
-        return print_json(&json!({ "rows": rows }));
+        return print_json(&json!({ "rows": rows, "not_built": NOT_BUILT }));
     }
     let width = |of: fn(&Row) -> &str| ALL.iter().map(|row| of(row).len()).max().unwrap_or(0) + 2;
     let (ids, sources) = (width(|row| row.id), width(|row| row.source));
     for row in ALL {
         let verdict = verdict(row).map_or("not run".into(), |verdict| verdict.to_string());
         let (id, source) = (row.id, row.source);
-        print(format!("{id:ids$}{verdict:9}{source:sources$}{}", row.must_show))?;
+        let ours = if is_ours(row) { "ours: " } else { "" };
+        print(format!("{id:ids$}{verdict:11}{source:sources$}{ours}{}", row.must_show))?;
     }
-    Ok(())
+    for id in NOT_BUILT {
+        print(format!("{id:ids$}not built"))?;
+    }
+    let found: Vec<&Experiment> =
+        ALL.iter().filter_map(|row| Some(&results.of(row.id)?.experiment)).collect();
+    let missing = ALL.len() - found.len();
+    print(format!(
+        "{}, {missing} not run, {} not built; {}",
+        verdicts(&found),
+        NOT_BUILT.len(),
+        effects(&found)
+    ))
+}
+
+/// `3 pass, 2 order, 1 miss, 0 skipped`.
+fn verdicts(found: &[&Experiment]) -> String {
+    let of = |verdict| found.iter().filter(|experiment| experiment.verdict == verdict).count();
+    Verdict::ALL.map(|verdict| format!("{} {verdict}", of(verdict))).join(", ")
+}
+
+/// `effects in band: 4 of 7`.
+fn effects(found: &[&Experiment]) -> String {
+    let checks = found.iter().flat_map(|experiment| &experiment.checks);
+    let sizes: Vec<&Check> = checks.filter(|check| check.kind == CheckKind::Size).collect();
+    format!(
+        "effects in band: {} of {}",
+        sizes.iter().filter(|check| check.pass).count(),
+        sizes.len()
+    )
 }
 
 fn chosen(ids: &[String]) -> Result<Vec<&'static Row>, Failure> {
@@ -143,7 +179,8 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Row>, Failure> {
     let named = |id: &String| {
         reproduce::named(id).ok_or_else(|| {
             let all: Vec<_> = ALL.iter().map(|row| row.id).collect();
-            Failure::Usage(format!("unknown experiment `{id}`; known: {}", all.join(", ")))
+            let what = if NOT_BUILT.contains(&id.as_str()) { "is not built" } else { "is unknown" };
+            Failure::Usage(format!("the experiment `{id}` {what}; to be run: {}", all.join(", ")))
         })
     };
     ids.iter().map(named).collect()
@@ -188,9 +225,8 @@ fn run(arguments: &RunArguments) -> Outcome {
     if arguments.json {
         return print_json(&json!({ "experiments": done, "calibrations": models }));
     }
-    let of = |verdict| done.iter().filter(|experiment| experiment.verdict == verdict).count();
-    let [pass, miss, skipped] = [Verdict::Pass, Verdict::Miss, Verdict::Skipped].map(of);
-    print(format!("{pass} pass, {miss} miss, {skipped} skipped"))?;
+    let done: Vec<&Experiment> = done.iter().collect();
+    print(format!("{}; {}", verdicts(&done), effects(&done)))?;
     kept.map_or(Ok(()), |path| print(format!("recorded in {}", path.display())))
 }
 
@@ -225,11 +261,17 @@ fn run_row(
 
 fn show(record: &ExperimentRecord) -> String {
     let experiment = &record.experiment;
-    let mut rows = vec![["check", "paper", "measured", "passes", ""].map(String::from).to_vec()];
+    let mut rows =
+        vec![["check", "kind", "paper", "measured", "passes", ""].map(String::from).to_vec()];
     rows.extend(experiment.checks.iter().map(|check| {
         let measured = check.measured.map_or("none".into(), |value| value.to_string());
-        let verdict = if check.pass { "pass" } else { "MISS" };
-        vec![check.what.clone(), check.paper.clone(), measured, bounds(check), verdict.into()]
+        let verdict = match (check.pass, check.kind) {
+            (true, _) => "pass",
+            (false, CheckKind::Order) => "MISS",
+            (false, CheckKind::Size) => "OUT OF BAND",
+        };
+        let (what, kind, paper) = (check.what.clone(), check.kind.to_string(), check.paper.clone());
+        vec![what, kind, paper, measured, bounds(check), verdict.into()]
     }));
     format!(
         "{}: {} in {} s on {}\n{}\n{}\n",

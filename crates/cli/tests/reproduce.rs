@@ -27,12 +27,21 @@ fn a_row_runs_is_recorded_listed_and_reported() {
     };
     assert_eq!(names(row), ["checks", "id", "note", "runs_on", "seconds", "verdict"]);
     assert_eq!(row["id"], "prestore-hotline");
-    let check = &row["checks"][0];
-    assert_eq!(names(check), ["high", "low", "measured", "paper", "pass", "what"]);
-    let (measured, low) = (check["measured"].as_f64(), check["low"].as_f64());
-    let pass = measured.expect("a number") >= low.expect("a number");
-    assert_eq!(check["pass"], pass);
-    assert_eq!(row["verdict"], if pass { "pass" } else { "miss" });
+    let passes = |check: &Value| {
+        assert_eq!(names(check), ["high", "kind", "low", "measured", "paper", "pass", "what"]);
+        let (measured, low) = (check["measured"].as_f64(), check["low"].as_f64());
+        let pass = measured.expect("a number") >= low.expect("a number");
+        assert_eq!(check["pass"], pass);
+        pass
+    };
+    let [order, size] = [&row["checks"][0], &row["checks"][1]];
+    assert_eq!((&order["kind"], &size["kind"]), (&Value::from("order"), &Value::from("size")));
+    let verdict = match (passes(order), passes(size)) {
+        (true, true) => "pass",
+        (true, false) => "order",
+        (false, _) => "miss",
+    };
+    assert_eq!(row["verdict"], verdict);
 
     let list = ["list", "--json", "--results", "mine.json"];
     let (_, listed, _) = reproduce(dir.path(), &list);
@@ -41,6 +50,16 @@ fn a_row_runs_is_recorded_listed_and_reported() {
     let verdict = |id: &str| all.iter().find(|row| row["id"] == id).map(|row| &row["verdict"]);
     assert_eq!(verdict("prestore-hotline"), Some(&row["verdict"]));
     assert_eq!(verdict("kv-sustained"), Some(&Value::Null));
+    let ours = |id: &str| all.iter().find(|row| row["id"] == id).map(|row| &row["ours"]);
+    assert_eq!(ours("btree-auto"), Some(&Value::from(true)));
+    assert_eq!(ours("kv-sustained"), Some(&Value::from(false)));
+    let not_built = listed["not_built"].as_array().expect("ids");
+    assert!(not_built.contains(&Value::from("tmc-pack")), "{not_built:?}");
+    let text = reproduce(dir.path(), &["list", "--results", "mine.json"]).1;
+    let counted = ["1 pass, 0 order", "0 pass, 1 order", "0 pass, 0 order"]
+        .iter()
+        .any(|of| text.contains(of));
+    assert!(counted && text.contains("effects in band: ") && text.contains("not built"), "{text}");
 
     let report = ["report", "--results", "mine.json", "--dir", "."];
     let (code, _, errors) = reproduce(dir.path(), &report);
@@ -58,6 +77,8 @@ fn absent_rows_are_refused_and_no_file_is_written_unasked() {
         code == 2 && errors.contains("no-such-row") && errors.contains("kv-sustained"),
         "{errors}"
     );
+    let (code, _, errors) = reproduce(dir.path(), &["run", "tmc-pack"]);
+    assert!(code == 2 && errors.contains("`tmc-pack` is not built"), "{errors}");
     let (code, _, errors) = reproduce(dir.path(), &["report"]);
     assert!(code == 2 && errors.contains("--results"), "{errors}");
     let absent = ["report", "--results", "none.json", "--dir", "."];

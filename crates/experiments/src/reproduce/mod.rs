@@ -4,6 +4,8 @@
 //! is that file and a line in [`ALL`]. A row prints what it found and never tunes itself to what it
 //! should find; a miss is a result, with its reason in the note.
 //!
+//! A check is of an *order* or of a *size*, and says which: see [`CheckKind`] and [`Verdict`].
+//!
 //! # What the figures are of
 //! Rows say on what they ran. *native* is this machine's own processor and memory. Where a paper used
 //! persistent memory and this machine has none, an *emulated* one serves: DRAM declared to be in the ADR
@@ -27,6 +29,7 @@ mod lists;
 mod measure;
 mod modelled;
 mod profiled;
+mod provenance;
 mod record;
 mod report;
 mod results;
@@ -36,10 +39,10 @@ mod test_beds;
 
 pub use calibrated::{Calibrated, CalibrationCheck};
 pub use error::{Error, Result};
-pub use record::{Check, Experiment, ExperimentRecord, Verdict};
+pub use record::{Check, CheckKind, Experiment, ExperimentRecord, Verdict};
 pub use report::{html, markdown};
 pub use results::Results;
-pub use rows::{ALL, LAST_DAY, Lines, Sums, victim};
+pub use rows::{ALL, BEYOND, LAST_DAY, Lines, NOT_BUILT, Sums, victim};
 pub use terrace_advise::page::{Figure, FigureKind, Series};
 
 use std::sync::Arc;
@@ -113,7 +116,7 @@ impl Row {
         let experiment = Experiment {
             id: self.id.into(),
             runs_on: self.runs_on.into(),
-            verdict: Verdict::of(&checks),
+            verdict: Verdict::of(self.runs_on, &checks),
             seconds: (start.elapsed().as_secs_f64() * 10.0).round() / 10.0,
             checks,
             note,
@@ -122,11 +125,25 @@ impl Row {
             experiment,
             full: run.full,
             machine: Machine::here(),
+            commit: provenance::commit(),
+            date: provenance::today(),
             sizes,
             figures,
             calibrations,
         })
     }
+}
+
+/// Every id there is to show, once: the rows, and those that are not built.
+///
+/// ```
+/// use terrace_experiments::reproduce::{self, ALL};
+///
+/// assert!(reproduce::ids().count() >= ALL.len());
+/// assert!(reproduce::ids().any(|id| id == "kv-burst"));
+/// ```
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|row| row.id).chain(NOT_BUILT.iter().copied())
 }
 
 /// The row of this id.
@@ -145,17 +162,28 @@ mod tests {
     }
 
     #[test]
-    fn a_row_outside_its_bounds_is_a_miss() {
+    fn an_id_is_named_once_and_has_a_row_or_is_not_built() {
+        let mut all: Vec<&str> = ids().collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+        assert!(NOT_BUILT.iter().all(|id| named(id).is_none()));
+        assert!(BEYOND.iter().all(|id| named(id).is_some()));
+        // What the papers' systems must show, and what is ours beside it.
+        assert_eq!(all.len(), 90 + BEYOND.len());
+    }
+
+    #[test]
+    fn a_row_outside_its_bounds_is_a_miss_and_its_record_says_when_it_ran() {
         fn found(measured: f64) -> Result<Outcome> {
-            let checks = vec![Check::at_most("gap, us", "26000", measured, 5.0)];
+            let checks = vec![Check::at_most("gap, us", "26000", measured, 5.0).order()];
             Ok(Outcome { checks, ..Outcome::default() })
         }
         let verdict = |run: fn(&Run<'_>) -> Result<Outcome>| {
             let row = Row { run, ..ALL[0] };
-            row.run(&Run { full: false, calibrations: &[], tell: &|_| {} })
-                .expect("a record")
-                .experiment
-                .verdict
+            let record = row.run(&Run { full: false, calibrations: &[], tell: &|_| {} });
+            let record = record.expect("a record");
+            assert_eq!(record.date, provenance::today());
+            record.experiment.verdict
         };
         assert_eq!(verdict(|_| found(7.0)), Verdict::Miss);
         assert_eq!(verdict(|_| found(5.0)), Verdict::Pass);

@@ -1,16 +1,19 @@
 //! The records as a document: Markdown for the repository, one HTML page with the drawings.
 
 use super::causes;
-use super::record::{Check, ExperimentRecord};
+use super::record::{Check, CheckKind, ExperimentRecord};
 use super::results::Results;
-use super::rows::ALL;
+use super::rows::{ALL, BEYOND, NOT_BUILT};
 use super::{Row, Verdict};
 use std::fmt::Write;
 use terrace_advise::page::{self, escaped};
 
 const HEAD: &str = "`terrace reproduce` tests the claims of five papers about systems that Terrace implements. \
-Measurements decide each verdict. A missed check is printed with its reason. An emulated medium is DRAM declared as \
-persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
+Measurements decide each verdict. Checks are of an order (who is ahead, what grows, where a knee is, what must be \
+none) or of a size (how much). A row passes if all its checks do; its verdict is `order` if every order holds and some \
+size is out of its band or a column is not built; it misses if an order does not hold, or if it has none and a size is \
+out of its band. What does not pass is printed with its reason. Where a row names no band, it is from half to twice \
+the effect that the paper measured. An emulated medium is DRAM declared as persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
 author: see docs/papers.md.";
 
 /// Rows with their records, in the order of the registry.
@@ -18,13 +21,22 @@ fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &Experimen
     ALL.iter().filter_map(|row| Some((row, results.of(row.id)?)))
 }
 
+/// How many rows have which verdict, and how many effects have the papers' size.
 fn tally(results: &Results) -> String {
-    let of = |verdict| {
-        recorded(results).filter(|(_, record)| record.experiment.verdict == verdict).count()
-    };
-    let [pass, miss, skipped] = [Verdict::Pass, Verdict::Miss, Verdict::Skipped].map(of);
-    let missing = ALL.len() - pass - miss - skipped;
-    format!("{pass} pass, {miss} miss, {skipped} skipped, {missing} not run")
+    let experiments = || recorded(results).map(|(_, record)| &record.experiment);
+    let of = |verdict| experiments().filter(|experiment| experiment.verdict == verdict).count();
+    let counts = Verdict::ALL.map(|verdict| format!("{} {verdict}", of(verdict))).join(", ");
+    let missing = ALL.len() - experiments().count();
+    let [inside, sizes] = causes::in_band(experiments().flat_map(|experiment| &experiment.checks));
+    format!(
+        "{counts}, {missing} not run, {} not built; effects in band: {inside} of {sizes}",
+        NOT_BUILT.len()
+    )
+}
+
+/// What is said of a row without a paper.
+fn beyond(row: &Row) -> &'static str {
+    if BEYOND.contains(&row.id) { " (ours)" } else { "" }
 }
 
 /// `1.5 to 3`, `at least 1.5`, `at most 3`.
@@ -42,7 +54,11 @@ fn measured(check: &Check) -> String {
 }
 
 fn verdict_of(check: &Check) -> &'static str {
-    if check.pass { "pass" } else { "**miss**" }
+    match (check.pass, check.kind) {
+        (true, _) => "pass",
+        (false, CheckKind::Order) => "**miss**",
+        (false, CheckKind::Size) => "**out of band**",
+    }
 }
 
 fn circumstances(record: &ExperimentRecord) -> String {
@@ -56,6 +72,12 @@ fn circumstances(record: &ExperimentRecord) -> String {
         record.experiment.seconds,
         if record.full { "the paper's sizes" } else { "small sizes" }
     );
+    if let Some(commit) = &record.commit {
+        let _ = write!(text, "; commit {commit}");
+    }
+    if let Some(date) = &record.date {
+        let _ = write!(text, "; {date}");
+    }
     for (name, value) in &record.sizes {
         let _ = write!(text, "; {name} {value}");
     }
@@ -80,19 +102,27 @@ pub fn markdown(results: &Results) -> String {
             results.of(row.id).map_or("not run".into(), |r| r.experiment.verdict.to_string());
         let _ = writeln!(
             text,
-            "| [{0}](#{0}) | {1} | {2} | {verdict} |",
-            row.id, row.source, row.runs_on
+            "| [{0}](#{0}){3} | {1} | {2} | {verdict} |",
+            row.id,
+            row.source,
+            row.runs_on,
+            beyond(row)
         );
+    }
+    for id in NOT_BUILT {
+        let _ = writeln!(text, "| {id} | | | not built |");
     }
     for (row, record) in recorded(results) {
         let experiment = &record.experiment;
         let _ = write!(
             text,
-            "\n## {}\n\nMust show: {}.\n\n| check | paper | measured | passes | verdict |\n|---|---|---|---|---|\n",
+            "\n## {}\n\nMust show: {}.\n\n| check | kind | paper | measured | passes | verdict |\n\
+             |---|---|---|---|---|---|\n",
             row.id, row.must_show
         );
         for check in &experiment.checks {
-            let cells = [&check.what, &check.paper, &measured(check), &bounds(check)]
+            let kind = check.kind.to_string();
+            let cells = [&check.what, &kind, &check.paper, &measured(check), &bounds(check)]
                 .map(|cell| cell.replace('|', "\\|"));
             let _ = writeln!(text, "| {} | {} |", cells.join(" | "), verdict_of(check));
         }
@@ -149,11 +179,15 @@ pub fn html(results: &Results) -> String {
             results.of(row.id).map_or("not run".into(), |r| r.experiment.verdict.to_string());
         let _ = writeln!(
             page,
-            "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td>{2}</td><td class=\"{verdict}\">{verdict}</td></tr>",
+            "<tr><td><a href=\"#{0}\">{0}</a>{3}</td><td>{1}</td><td>{2}</td><td class=\"{verdict}\">{verdict}</td></tr>",
             row.id,
             escaped(row.source),
-            escaped(row.runs_on)
+            escaped(row.runs_on),
+            beyond(row)
         );
+    }
+    for id in NOT_BUILT {
+        let _ = writeln!(page, "<tr><td>{id}</td><td></td><td></td><td>not built</td></tr>");
     }
     page.push_str("</table>\n");
     for (row, record) in recorded(results) {
@@ -168,17 +202,23 @@ fn section(page: &mut String, row: &Row, record: &ExperimentRecord) {
     let _ = write!(
         page,
         "<section id=\"{0}\"><h2>{0} <span class=\"{1}\">{1}</span></h2>\n<p>Must show: {2}.</p>\n\
-         <table><tr><th>check</th><th>paper</th><th>measured</th><th>passes</th><th>verdict</th></tr>\n",
+         <table><tr><th>check</th><th>kind</th><th>paper</th><th>measured</th><th>passes</th><th>verdict</th></tr>\n",
         row.id,
         experiment.verdict,
         escaped(row.must_show)
     );
     for check in &experiment.checks {
-        let verdict = if check.pass { "pass" } else { "miss" };
+        let verdict = verdict_of(check).trim_matches('*');
+        let class = match (check.pass, check.kind) {
+            (true, _) => "pass",
+            (false, CheckKind::Order) => "miss",
+            (false, CheckKind::Size) => "order",
+        };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{verdict}\">{verdict}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{verdict}</td></tr>",
             escaped(&check.what),
+            check.kind,
             escaped(&check.paper),
             measured(check),
             bounds(check)
@@ -202,25 +242,32 @@ mod tests {
     use terrace_workload::system::Machine;
 
     fn results() -> Results {
-        let row = ALL[0];
         let checks = vec![
-            Check::at_least("ratio | of <two>", "75", 80.0, 10.0),
+            Check::at_least("ratio | of <two>", "75", 80.0, 10.0).order(),
             Check::within("other", "1", 3.0, 0.5, 2.0),
         ];
+        let mut results = Results::default();
+        results.take(record(&ALL[0], checks));
+        results
+    }
+
+    fn record(row: &Row, checks: Vec<Check>) -> ExperimentRecord {
         let experiment = Experiment {
             id: row.id.into(),
             runs_on: row.runs_on.into(),
-            verdict: Verdict::of(&checks),
+            verdict: Verdict::of(row.runs_on, &checks),
             seconds: 1.5,
             checks,
             note: "Why it <missed>.".into(),
         };
         let figure =
             Figure::new("A figure", "across", "up", FigureKind::Bars).over(["x"]).with("s", [1.0]);
-        let record = ExperimentRecord {
+        ExperimentRecord {
             experiment,
             full: false,
             machine: Machine { processor: "A processor".into(), ..Machine::here() },
+            commit: Some("0123456789ab".into()),
+            date: Some("2026-11-29".into()),
             sizes: vec![("keys".into(), "1000".into())],
             figures: vec![figure],
             calibrations: vec![Calibrated {
@@ -237,34 +284,58 @@ mod tests {
                     reason: "its prefetchers".into(),
                 }],
             }],
-        };
-        let mut results = Results::default();
-        results.take(record);
-        results
+        }
     }
 
     #[test]
     fn markdown_has_every_row_check_and_circumstance() {
         let text = markdown(&results());
         for words in [
-            "| ratio \\| of <two> | 75 | 80 | at least 10 | pass |",
-            "| other | 1 | 3 | 0.5 to 2 | **miss** |",
+            "| ratio \\| of <two> | order | 75 | 80 | at least 10 | pass |",
+            "| other | size | 1 | 3 | 0.5 to 2 | **out of band** |",
             "Why it <missed>.",
             "A processor",
-            "small sizes; keys 1000; model cxl: 1 of 1 agree",
-            "0 pass, 1 miss, 0 skipped",
+            "small sizes; commit 0123456789ab; 2026-11-29; keys 1000; model cxl: 1 of 1 agree",
+            "0 pass, 1 order, 0 miss, 0 skipped",
+            "effects in band: 0 of 1.",
             "| a load, ns | 2 | 2.1 | +5 % | agrees: its prefetchers | somewhere |",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(ALL.iter().all(|row| text.contains(row.id)));
+        assert!(super::super::ids().all(|id| text.contains(id)));
+        assert!(BEYOND.iter().all(|id| text.contains(&format!("[{id}](#{id}) (ours)"))));
+        assert!(NOT_BUILT.iter().all(|id| text.contains(&format!("| {id} | | | not built |"))));
         assert!(text.ends_with(" |\n") && text.is_ascii());
+    }
+
+    #[test]
+    fn verdicts_are_counted_and_an_order_that_fails_is_told_from_a_size() {
+        let check = |pass| Check::at_least("ratio", "2", if pass { 2.0 } else { 1.0 }, 1.5);
+        let mut results = results();
+        results.take(record(&ALL[1], vec![check(true).order(), check(true)]));
+        results.take(record(&ALL[2], vec![check(false).order(), check(true)]));
+        let text = markdown(&results);
+        for words in
+            ["1 pass, 1 order, 1 miss, 0 skipped", "effects in band: 2 of 3.", "| **miss** |"]
+        {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let page = html(&results);
+        for words in ["<td class=\"miss\">miss</td>", "<td class=\"order\">out of band</td>"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
     }
 
     #[test]
     fn the_page_is_whole_and_shows_the_drawings_in_light_and_dark() {
         let page = html(&results());
-        for words in ["ratio | of &lt;two&gt;", "Why it &lt;missed&gt;.", "<canvas", "A figure"] {
+        for words in [
+            "ratio | of &lt;two&gt;",
+            "Why it &lt;missed&gt;.",
+            "<canvas",
+            "A figure",
+            ">not built<",
+        ] {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));

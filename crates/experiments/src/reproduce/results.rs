@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+/// What is wrong with a file from before checks had kinds: its verdicts are of other meanings.
+const LACKS_KINDS: &str = "missing field `kind`";
+
 /// Records, one for each row that was run, by id.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -29,7 +32,12 @@ impl Results {
             other => other.map_err(Error::io("read", path))?,
         };
         let bad = |what: String| Error::Results { path: path.into(), what };
-        let results: Results = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let results: Results = serde_json::from_str(&text).map_err(|e| match e.to_string() {
+            what if what.contains(LACKS_KINDS) => bad(format!(
+                "{what}: an earlier version wrote it; run its rows again, into another file"
+            )),
+            what => bad(what),
+        })?;
         let edited = results.experiments.iter().find(|record| !record.experiment.is_consistent());
         match edited {
             None => Ok(results),
@@ -119,11 +127,11 @@ mod tests {
     use terrace_workload::system::Machine;
 
     fn record(id: &str, measured: f64) -> ExperimentRecord {
-        let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5)];
+        let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5).order()];
         let experiment = Experiment {
             id: id.into(),
             runs_on: "native".into(),
-            verdict: Verdict::of(&checks),
+            verdict: Verdict::of("native", &checks),
             seconds: 0.5,
             checks,
             note: String::new(),
@@ -133,6 +141,8 @@ mod tests {
             experiment,
             full: false,
             machine: Machine::here(),
+            commit: None,
+            date: None,
             sizes,
             figures: Vec::new(),
             calibrations: Vec::new(),
@@ -199,6 +209,16 @@ mod tests {
         fs::write(&path, edited).expect("written");
         let error = Results::read(&path).expect_err("refused").to_string();
         assert!(error.contains("`a`") && error.contains("run it again"), "{error}");
+        let older = text.replace("\"kind\": \"order\",", "");
+        assert_ne!(older, text);
+        fs::write(&path, older).expect("written");
+        let error = Results::read(&path).expect_err("refused").to_string();
+        assert!(error.contains("earlier version") && error.contains("run its rows"), "{error}");
+        let other = text
+            .replace("\"kind\": \"order\"", "\"kind\": \"size\"")
+            .replace("\"miss\"", "\"order\"");
+        fs::write(&path, other).expect("written");
+        assert!(Results::read(&path).is_err(), "a size alone that fails shows no order");
         fs::write(&path, "{").expect("written");
         assert!(Results::read(&path).is_err());
     }

@@ -16,6 +16,9 @@ pub(super) const ROW: Row = Row {
 
 const THREADS: [usize; 5] = [1, 8, 16, 32, 48];
 
+/// At most this is left of what falls: virtual time has no spread, so that any fall that is printed counts.
+const FALL: f64 = 0.999;
+
 /// Bytes of a leaf.
 const NODE_BYTES: u64 = 512;
 
@@ -43,10 +46,11 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let last = THREADS.len() - 1;
     let fall = grouped[last].pmem.write_amplification() / plain[last].pmem.write_amplification();
     let mut outcome = Outcome::default();
+    let what = "48 threads: inserts with group flushing, of those without";
+    outcome.checks.extend(Check::within(what, "1.24", gain(last), 1.1, 1.3).and_order());
     outcome.checks.extend([
-        Check::within("48 threads: inserts with group flushing, of those without", "1.24", gain(last), 1.1, 1.3),
-        Check::at_most("1 thread: the same", "below 1 under 16 threads", gain(0), 1.0),
-        Check::at_most("48 threads: write amplification, of that without", "falls", fall, 0.9),
+        Check::at_most("1 thread: the same", "below 1 under 16 threads", gain(0), 1.0).order(),
+        Check::at_most("48 threads: write amplification, of that without", "falls", fall, FALL).order(),
         Check::at_least("48 threads: inserts where load decides, of the better", "none told", of_best(last), 0.97),
         Check::at_least("1 thread: the same", "none told", of_best(0), 0.97),
     ]);

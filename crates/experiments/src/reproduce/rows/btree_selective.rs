@@ -47,10 +47,10 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     };
     let [reads, inserts] = [gains(0), gains(1)];
     let mut outcome = Outcome::default();
-    outcome.checks.extend([
-        Check::within("reads: inner nodes in DRAM, of all in persistent memory", "1.5", reads[CHECKED], 1.2, 1.9),
-        Check::within("inserts: the same", "up to 1.4", inserts[CHECKED], 1.05, 1.6),
-    ]);
+    let what = "reads: inner nodes in DRAM, of all in persistent memory";
+    outcome.checks.extend(Check::about(what, 1.5, reads[CHECKED]).and_order());
+    let inserted = Check::about_all("inserts: the same", "up to 1.4", [1.4; 2], inserts[CHECKED]);
+    outcome.checks.extend(inserted.and_order());
     outcome.figures.push(
         Figure::new("Inner nodes in DRAM, of all nodes in persistent memory", "threads", "times as fast", FigureKind::Lines)
             .over(THREADS)

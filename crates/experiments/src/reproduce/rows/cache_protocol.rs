@@ -71,9 +71,9 @@ fn judge(verdicts: &Verdicts, waiters: usize) -> Outcome {
         let what = format!("{name}; {publisher}: states that hang");
         let count = found.hanging as f64;
         outcome.checks.push(if *hangs {
-            Check::at_least(what, "hangs", count, 1.0)
+            Check::at_least(what, "hangs", count, 1.0).order()
         } else {
-            Check::at_most(what, "none", count, 0.0)
+            Check::at_most(what, "none", count, 0.0).order()
         });
     }
     let sum = |count: fn(&Explored) -> usize| {
@@ -84,10 +84,11 @@ fn judge(verdicts: &Verdicts, waiters: usize) -> Outcome {
         .into_iter()
         .filter(|step| !verdicts.controls.iter().any(|(control, found)| control == step && is_caught(found)))
         .count();
+    let none = |what: &str, count: f64| Check::at_most(what, "none told", count, 0.0).order();
     outcome.checks.extend([
-        Check::at_most("shipped protocol: states that hang", "none told", sum(|found| found.hanging), 0.0),
-        Check::at_most("shipped protocol: two owners, or ready too early", "none told", sum(|found| found.wrong), 0.0),
-        Check::at_most("steps left out that nothing noticed", "0", missed as f64, 0.0),
+        none("shipped protocol: states that hang", sum(|found| found.hanging)),
+        none("shipped protocol: two owners, or ready too early", sum(|found| found.wrong)),
+        Check::at_most("steps left out that nothing noticed", "0", missed as f64, 0.0).order(),
     ]);
     outcome.size("waiters", waiters);
     outcome.size("states of the shipped protocol", sum(|found| found.states));

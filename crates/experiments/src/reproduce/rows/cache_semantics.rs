@@ -293,27 +293,27 @@ fn versions(reader: &Reader) -> Result<u64> {
 fn judge(counted: &Counted) -> Outcome {
     let mut outcome = Outcome::default();
     let submissions = counted.submitted as f64 / counted.data as f64;
-    let none = |what: &str, count: u64| Check::at_most(what, "0", count as f64, 0.0);
+    let none = |what: &str, count: u64| Check::at_most(what, "0", count as f64, 0.0).order();
     let left = counted.waits - counted.waits_ended;
     outcome.checks.extend([
-        Check::within("submissions of a datum that eight threads ask for at once", "1", submissions, 1.0, 1.0),
+        Check::within("submissions of a datum that eight threads ask for at once", "1", submissions, 1.0, 1.0).order(),
         Check::at_least(
             "submissions of one datum by two threads, inserted late",
             "two",
             counted.submitted_late as f64,
             2.0,
-        ),
+        ).order(),
         none("waits that did not end with the copy, though the creator may never wait", left),
         none("reads of wrong bytes", counted.wrong),
         none("entries gone that were read while they were flushed", counted.held_gone),
         none("entries that nobody read, left by a flush", counted.idle_left),
         none("bytes not freed in the end", counted.leaked),
-        Check::at_least("failed copies", "none told", counted.failures as f64, 100.0),
+        Check::at_least("failed copies", "none told", counted.failures as f64, 100.0).order(),
         none("failed copies that the source did not serve", counted.failures_elsewhere),
         none("submissions by weak accesses", counted.weak_submitted),
         Check::at_most("weak wait for a pending copy, us (median)", "at once", counted.weak_wait_us, 100.0),
-        Check::within("flushes for a spent budget", "1", counted.flushes as f64, 1.0, 1.0),
-        Check::within("second requests for memory", "1", counted.asked_after_refusal as f64, 1.0, 1.0),
+        Check::within("flushes for a spent budget", "1", counted.flushes as f64, 1.0, 1.0).order(),
+        Check::within("second requests for memory", "1", counted.asked_after_refusal as f64, 1.0, 1.0).order(),
         none("copies of another version served (beyond the paper)", counted.stale_served),
     ]);
     outcome.size("data", counted.data);

@@ -239,18 +239,18 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 fn judge(gets: [u64; 4], printed: &Tried, sound: &[Tried], controls: &[Tried]) -> Outcome {
     let mut outcome = Outcome::default();
     let [words, lines, native_words, native] = gets.map(|mixed| mixed as f64);
-    let zero = |what: &str, paper: &str, found: f64| Check::within(what, paper, found, 0.0, 0.0);
+    let zero = |what: &str, paper: &str, found: f64| Check::within(what, paper, found, 0.0, 0.0).order();
     outcome.checks.extend([
-        Check::at_least("element-wise gets that found elements of two sets (8 words)", "possible", words, 1.0),
+        Check::at_least("element-wise gets that found elements of two sets (8 words)", "possible", words, 1.0).order(),
         zero("fully atomic gets that did, remote (one line)", "none", lines),
-        Check::at_least("element-wise gets that did, native (32 words)", "possible", native_words, 1.0),
+        Check::at_least("element-wise gets that did, native (32 words)", "possible", native_words, 1.0).order(),
         zero("fully atomic gets that did, native (32 words, sequence lock)", "none", native),
         Check::at_least(
             "programs of 5 in which the list as printed loses an update",
             "none told",
             printed.unexplained as f64,
             1.0,
-        ),
+        ).order(),
     ]);
     for tried in sound {
         let what = format!("{}: unexplained of {}", tried.what, tried.runs);
@@ -258,7 +258,7 @@ fn judge(gets: [u64; 4], printed: &Tried, sound: &[Tried], controls: &[Tried]) -
     }
     for tried in controls {
         let what = format!("{}: noticed in {} runs", tried.what, tried.runs);
-        outcome.checks.push(Check::at_least(what, "none told", tried.unexplained as f64, 1.0));
+        outcome.checks.push(Check::at_least(what, "none told", tried.unexplained as f64, 1.0).order());
     }
     outcome.note = format!(
         "Schedules are all those of two clients with few preemptions, on the emulated memory; histories include a \

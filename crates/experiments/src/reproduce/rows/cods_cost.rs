@@ -200,7 +200,7 @@ fn judge(all: &[Found], control: &Costs, wide: &Costs, printed: &Costs) -> Outco
         let sizes = found.costs.len();
         for (operation, name) in ["a search", "an insertion", "a removal"].into_iter().enumerate() {
             let what = format!("{}: sizes in which {name} differs from the table, of {sizes}", found.what);
-            outcome.checks.push(Check::within(what, "0", differ(found, operation) as f64, 0.0, 0.0));
+            outcome.checks.push(Check::within(what, "0", differ(found, operation) as f64, 0.0, 0.0).order());
         }
         let most = |i: usize| found.costs.iter().map(|(.., costs)| beside(found.regime, costs)[i]).max();
         let most = [0, 1, 2].map(|i| most(i).unwrap_or(0));
@@ -210,7 +210,7 @@ fn judge(all: &[Found], control: &Costs, wide: &Costs, printed: &Costs) -> Outco
     }
     let control = control.search.total() as f64 / table(Regime::ElementWise, NODES, 2)[0] as f64;
     let what = "a search that reads key by key (method bypass), over the table: noticed";
-    outcome.checks.push(Check::at_least(what, "none told", control, 1.01));
+    outcome.checks.push(Check::at_least(what, "none told", control, 1.01).order());
     let each = |costs: &Costs| costs.search.gets / NODES;
     outcome.note = format!(
         "Lists of {NODES} nodes; each operation is the worst of its kind. Beside the table, which counts neither, \

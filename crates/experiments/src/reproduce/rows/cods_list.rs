@@ -7,7 +7,7 @@ use terrace_coalesced::{List, PrintedList, Regime};
 pub(super) const ROW: Row = Row {
     id: "cods-list",
     source: "Miller, figures 5.1, 5.4, 5.8",
-    runs_on: "native + emulated remote (warp: not built)",
+    runs_on: "native + emulated remote (warp: not built; gpu: not built)",
     must_show: "native: more keys of a node are faster (+42 to +79 %), reads are faster than updates, the regimes \
                 differ little; remote: up to 6 keys alike, +72 to +81 % from 2 to 5 servers; 8 keys, as printed, lose \
                 62 %",
@@ -85,19 +85,19 @@ fn judge(found: &Found) -> Outcome {
     let servers = |elements| Swept::growth(Swept::of(&found.remote, elements));
     let five = || found.remote.iter().filter(|swept| swept.elements <= 6).map(|swept| swept.five.rate);
     let spread = five().fold(f64::MIN, f64::max) / five().fold(f64::MAX, f64::min);
+    let printed = Swept::growth(Some(&found.printed));
+    for (what, paper, told, measured) in [
+        ("native, 95 % reads: best size over 1 key", "1.42 to 1.79", [1.42, 1.79], best / at(1, 1)),
+        ("native, 8 keys: reads only over 80 % reads", "1.21 to 1.46", [1.21, 1.46], at(2, 8) / at(0, 8)),
+        ("remote, 6 keys in a line: 5 servers over 2", "1.72 to 1.81", [1.72, 1.81], servers(6)),
+        ("remote, 8 keys in two lines, as printed: 5 servers over 2", "0.38", [0.38; 2], printed),
+    ] {
+        outcome.checks.extend(Check::about_all(what, paper, told, measured).and_order());
+    }
     outcome.checks.extend([
-        Check::within("native, 95 % reads: best size over 1 key", "1.42 to 1.79", best / at(1, 1), 1.21, 2.58),
-        Check::at_least("native, 95 % reads: 8 keys over 1 key", "more", at(1, 8) / at(1, 1), 1.0),
-        Check::at_least("native, 8 keys: reads only over 80 % reads", "1.21 to 1.46", at(2, 8) / at(0, 8), 1.0),
+        Check::at_least("native, 95 % reads: 8 keys over 1 key", "more", at(1, 8) / at(1, 1), 1.0).order(),
         Check::within("native, 8 keys: fully atomic over element-wise", "little", found.regimes, 0.75, 1.33),
-        Check::within("remote, 6 keys in a line: 5 servers over 2", "1.72 to 1.81", servers(6), 1.36, 2.62),
         Check::at_most("remote, 1 to 6 keys: best over worst, 5 servers", "consistent", spread, 1.25),
-        Check::at_most(
-            "remote, 8 keys in two lines, as printed: 5 servers over 2",
-            "0.38",
-            Swept::growth(Some(&found.printed)),
-            0.551,
-        ),
     ]);
     outcome.note = format!(
         "Native: {} threads, processor time. {NETWORK}. Round trips of an operation on 5 servers, by keys of a \

@@ -72,7 +72,7 @@ fn check(case: &Case, report: &Report) -> Check {
     let found = case.judge(report);
     let expected: Vec<String> = case.expected.iter().map(ToString::to_string).collect();
     let what = format!("{} ({}) agrees; found {}", case.program, case.stands_for, found.found);
-    Check::at_least(what, &expected.join(", "), f64::from(u8::from(found.agrees)), 1.0)
+    Check::at_least(what, &expected.join(", "), f64::from(u8::from(found.agrees)), 1.0).order()
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         if let Some(paper) = subject.paper.filter(|_| sampled.is_enough()) {
             let what = format!("{}: share of its time at stores", subject.name);
             let paper = format!("{paper}: not write-intensive, below 0.10");
-            outcome.checks.push(Check::at_most(what, &paper, sampled.store_share, 0.10));
+            outcome.checks.push(Check::at_most(what, &paper, sampled.store_share, 0.10).order());
         }
         names.push(subject.name);
         shares.push(sampled.store_share * 100.0);

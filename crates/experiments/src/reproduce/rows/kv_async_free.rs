@@ -78,12 +78,9 @@ fn modelled_half(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         (alone[number], read[number]) = (ran.ns(), ran.read_bytes());
     }
     for (costs, who) in [(&alone, "one thread"), (&all, "all cores")] {
-        outcome.checks.push(Check::at_least(
-            format!("modelled: part of the burst gap that deferred frees close, {MODELLED_BYTES} B, {who}"),
-            "most of it",
-            closed(costs, 2),
-            CLOSED,
-        ));
+        let what = format!("modelled: part of the burst gap that deferred frees close, {MODELLED_BYTES} B, {who}");
+        let check = Check::at_least(what, "most of it", closed(costs, 2), CLOSED);
+        outcome.checks.extend(check.and_order_from(0.0));
     }
     outcome.size("keys, modelled", keys);
     let lead = |costs: &Costs| format!("{:.0} %", 100.0 * (costs[0] / costs[3] - 1.0));
@@ -131,12 +128,9 @@ fn closed(costs: &Costs, variant: usize) -> f64 {
 fn judge(keys: u64, sizes: &[usize], costs: &[Costs], widest: f64) -> Outcome {
     let mut outcome = Outcome::default();
     for (value_bytes, costs) in sizes.iter().zip(costs) {
-        outcome.checks.push(Check::at_least(
-            format!("part of the burst gap to logs that deferred frees close, {value_bytes} B"),
-            "most of it",
-            closed(costs, 2),
-            CLOSED,
-        ));
+        let what = format!("part of the burst gap to logs that deferred frees close, {value_bytes} B");
+        let check = Check::at_least(what, "most of it", closed(costs, 2), CLOSED);
+        outcome.checks.extend(check.and_order_from(0.0));
     }
     outcome.size("keys", keys);
     outcome.size("burst", format!("{} updates", keys / 2));

@@ -130,19 +130,19 @@ fn judge(keys: u64, splits: &[Vec<Split>; 2]) -> Outcome {
                 if name == "slabs" { "1.77" } else { "1.98" },
                 share(0, 0) / share(last, 0),
                 1.0,
-            ),
+            ).order(),
             Check::at_least(
                 format!("{name}: write share of an update at 1024 B over that at 64 B"),
                 if name == "slabs" { "2.9" } else { "3.6" },
                 share(last, 2) / share(0, 2),
                 1.0,
-            ),
+            ).order(),
             Check::at_least(
                 format!("{name}: index over management at 64 B"),
                 if name == "slabs" { "2.7" } else { "3.5" },
                 share(0, 0) / share(0, 1),
                 1.0,
-            ),
+            ).order(),
         ]);
     }
     let [slabs, logs] = splits;
@@ -152,13 +152,13 @@ fn judge(keys: u64, splits: &[Vec<Split>; 2]) -> Outcome {
         "1.12",
         ratio(0),
         1.0,
-    ));
+    ).order());
     outcome.checks.push(Check::at_most(
         "the same at 1024 B, over that at 64 B",
         "0.89",
         ratio(last) / ratio(0),
         1.0,
-    ));
+    ).order());
     outcome.size("keys", keys);
     outcome.size("batches", format!("{BATCHES} of {} updates, the maps in turn", keys / BATCH_OF));
     outcome.note = note(splits);

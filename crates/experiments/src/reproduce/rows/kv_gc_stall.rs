@@ -99,12 +99,9 @@ fn work(design: ValueDesign, keys: u64, windows: u64) -> Result<Seen> {
 fn judge(keys: u64, windows: u64, gaps: &[Samples; 2], rates: [Vec<f64>; 2]) -> Outcome {
     let [slabs_us, logs_us] = gaps.each_ref().map(Samples::median);
     let mut outcome = Outcome::default();
-    outcome.checks.push(Check::at_least(
-        "longest gap between a worker's operations, logs over slabs",
-        "26 ms in logs, none told of slabs",
-        logs_us / slabs_us,
-        LONGER,
-    ));
+    let what = "longest gap between a worker's operations, logs over slabs";
+    let check = Check::at_least(what, "26 ms in logs, none told of slabs", logs_us / slabs_us, LONGER);
+    outcome.checks.extend(check.and_order());
     outcome.size("keys", keys);
     outcome.size("values", format!("{VALUE_BYTES} B"));
     outcome.size("repeats", REPEATS);

@@ -78,27 +78,13 @@ fn judge(keys: u64, found: &[Vec<Runs>]) -> Outcome {
     let last = THREADS.len() - 1;
     for (levels, (_, name)) in found.iter().zip(DESIGNS) {
         let full = |threads: usize| levels[2][threads].at_locks();
-        outcome.checks.extend([
-            Check::within(
-                format!("{name}: updates a second, index in DRAM over index kept, {} threads", THREADS[last]),
-                "about 2 (50 % slower)",
-                slower(levels, 1, last),
-                INDEX[0],
-                INDEX[1],
-            ),
-            Check::at_least(
-                format!("{name}: updates a second, values kept over full, {} threads", THREADS[last]),
-                "9",
-                slower(levels, 2, last),
-                FULL,
-            ),
-            Check::at_least(
-                format!("{name}: full, part of the time at locks, {} threads less 4", THREADS[last]),
-                "above 0 (0.7 in all)",
-                full(last) - full(1),
-                0.0,
-            ),
-        ]);
+        let what = format!("{name}: updates a second, index in DRAM over index kept, {} threads", THREADS[last]);
+        let index = Check::within(what, "about 2 (50 % slower)", slower(levels, 1, last), INDEX[0], INDEX[1]);
+        let what = format!("{name}: updates a second, values kept over full, {} threads", THREADS[last]);
+        let sections = Check::at_least(what, "9", slower(levels, 2, last), FULL);
+        let what = format!("{name}: full, part of the time at locks, {} threads less 4", THREADS[last]);
+        let locks = Check::at_least(what, "above 0 (0.7 in all)", full(last) - full(1), 0.0).order();
+        outcome.checks.extend([index, sections].into_iter().flat_map(Check::and_order).chain([locks]));
     }
     outcome.size("keys", keys);
     outcome.size("values", format!("{VALUE_BYTES} B"));

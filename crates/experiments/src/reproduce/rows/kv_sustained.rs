@@ -80,8 +80,8 @@ fn judge_modelled(outcome: &mut Outcome, keys: u64, costs: &[Cost]) {
         format!("modelled: sustained {operation} a second, slabs over logs, {MODELLED_BYTES} B")
     };
     let (updates, deletes) = (logs.update_ns / slabs.update_ns, logs.delete_ns / slabs.delete_ns);
-    outcome.checks.push(Check::at_least(what("updates"), "up to 2.2", updates, UPDATES));
-    outcome.checks.push(Check::at_least(what("deletes"), "up to 4.5", deletes, DELETES));
+    outcome.checks.extend(Check::at_least(what("updates"), "up to 2.2", updates, UPDATES).and_order());
+    outcome.checks.extend(Check::at_least(what("deletes"), "up to 4.5", deletes, DELETES).and_order());
     outcome.size("keys, modelled", keys);
     outcome.note += &format!(
         " Modelled: {}; an item moved is charged as a write; one thread, which collects itself: an update takes \
@@ -120,18 +120,10 @@ fn judge(keys: u64, sizes: &[usize], [slabs, logs]: &[Vec<Cost>; 2]) -> Outcome 
     let (updates, deletes) = (ratios(|c| c.update_ns), ratios(|c| c.delete_ns));
     let over = "slabs over logs, the largest of the sizes of values";
     let mut outcome = Outcome::default();
-    outcome.checks.push(Check::at_least(
-        format!("sustained updates a second, {over}"),
-        "up to 2.2",
-        largest(&updates),
-        UPDATES,
-    ));
-    outcome.checks.push(Check::at_least(
-        format!("sustained deletes a second, {over}"),
-        "up to 4.5",
-        largest(&deletes),
-        DELETES,
-    ));
+    let what = format!("sustained updates a second, {over}");
+    outcome.checks.extend(Check::at_least(what, "up to 2.2", largest(&updates), UPDATES).and_order());
+    let what = format!("sustained deletes a second, {over}");
+    outcome.checks.extend(Check::at_least(what, "up to 4.5", largest(&deletes), DELETES).and_order());
     outcome.size("keys", keys);
     outcome.size("values", format!("{sizes:?} B"));
     outcome.size("windows", format!("{WINDOWS} of {} updates", keys / 2));

@@ -84,7 +84,7 @@ fn judge(all: &[(List, Costs)]) -> Outcome {
     let of = |list| all.iter().find(|(of, _)| *of == list).map(|(_, costs)| costs);
     let mut exactly = |what: String, paper: &str, measured: u64, expected: u64| {
         let expected = expected as f64;
-        let check = Check::within(what, paper, measured as f64, expected, expected);
+        let check = Check::within(what, paper, measured as f64, expected, expected).order();
         outcome.checks.push(check);
     };
     let mut updates = |list: List, insert: Cost, remove: Cost| {

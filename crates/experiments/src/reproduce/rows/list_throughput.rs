@@ -170,11 +170,11 @@ fn judge(found: &Throughput, native: &BTreeMap<(u64, List), f64>) -> Outcome {
         let (ahead, behind, domain) = (ahead.name(), behind.name(), short(domain));
         let what = format!("shares of updates of {} with {ahead} before {behind}", all.len());
         let what = format!("{what}, {domain}, range {range}, from {from} %, model");
-        outcome.checks.push(Check::at_least(what, &shares.to_string(), held as f64, shares as f64));
+        outcome.checks.push(Check::at_least(what, &shares.to_string(), held as f64, shares as f64).order());
     }
     let gain = at(EADR, 256, 20, List::LogFree) / at(EADR, 256, 20, List::Published);
     let what = "Log-free over TLog as published, eADR, range 256, 20 % updates, model";
-    outcome.checks.push(Check::within(what, "1.31", gain, 1.05, 1.6));
+    outcome.checks.extend(Check::about(what, 1.31, gain).and_order());
     let walked = at(ADR, 4096, 0, List::Published);
     let what = "million lookups a second, TLog as published, range 4096, model";
     outcome.checks.push(Check::within(what, "5.29", walked, 3.5, 7.9));
@@ -187,7 +187,7 @@ fn judge(found: &Throughput, native: &BTreeMap<(u64, List), f64>) -> Outcome {
     let ns = |updates, list| native.get(&(updates, list)).copied().unwrap_or(f64::NAN);
     let what = "ns a lookup of TLog over one of SOFT, range 1024, this machine";
     let lookups = ns(0, List::TLog) / ns(0, List::Soft);
-    outcome.checks.push(Check::at_most(what, "0.60", lookups, 1.1));
+    outcome.checks.extend(Check::about(what, 0.6, lookups).and_order());
     outcome.size("threads of the model", format!("{THREADS}, as the paper; and {SWEEP:?}"));
     outcome.size("threads here", "1 or 2");
     outcome.note = note(found, native);

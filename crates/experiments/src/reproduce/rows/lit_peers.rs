@@ -122,20 +122,20 @@ fn checks(lines: &Lines) -> Vec<Check> {
     let mut checks = Vec::new();
     for (keys, paper) in KEYS.into_iter().zip(["1.3 to 1.5", "ahead", "1.04 to 1.21"]) {
         let what = format!("reads, {keys} keys: over the skip list");
-        checks.push(Check::at_least(what, paper, list(keys, READS, 1), 1.0));
+        checks.push(Check::at_least(what, paper, list(keys, READS, 1), 1.0).order());
     }
     let [small, _, large] = KEYS;
     let growth = list(large, CHANGES, 2) / list(small, CHANGES, 2);
     let what = "insertions and removals, 2 threads: lead over the skip list with 1 M keys over that with 10 k";
-    checks.push(Check::at_least(what, "grows: below 1, then 1.9 with 48 threads", growth, 1.0));
+    checks.push(Check::at_least(what, "grows: below 1, then 1.9 with 48 threads", growth, 1.0).order());
     let what = "insertions and removals, 2 threads, 1 M keys: over the skip list";
-    checks.push(Check::at_least(what, "1.2 to 1.9 with 48 threads", list(large, CHANGES, 2), 1.0));
+    checks.push(Check::at_least(what, "1.2 to 1.9 with 48 threads", list(large, CHANGES, 2), 1.0).order());
     let what = "80 % reads, 2 threads, 1 M keys: over the skip list";
-    checks.push(Check::at_least(what, "1.8 to 2.9 with 192 threads", list(large, MIXED, 2), 1.0));
+    checks.push(Check::at_least(what, "1.8 to 2.9 with 192 threads", list(large, MIXED, 2), 1.0).order());
     let what = "80 % reads, Zipf 0.8, 2 threads, 1 M keys: over the skip list";
-    checks.push(Check::at_least(what, "2.8 to 4.4 with 192 threads", list(large, SKEWED, 2), 1.0));
+    checks.push(Check::at_least(what, "2.8 to 4.4 with 192 threads", list(large, SKEWED, 2), 1.0).order());
     let (_, best) = lines.best(large, READS, 1);
-    checks.push(Check::at_least("reads, 1 M keys: over the best of the others", "ours: ahead", best, 1.0));
+    checks.push(Check::at_least("reads, 1 M keys: over the best of the others", "ours: ahead", best, 1.0).order());
     checks
 }
 

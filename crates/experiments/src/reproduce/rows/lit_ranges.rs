@@ -71,21 +71,22 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         let (operations, is_linearizable) = history(seed)?;
         Ok::<_, Error>((all + operations, wrong + u64::from(!is_linearizable)))
     })?;
-    outcome.checks.push(Check::at_most("histories of points without an order", "0", wrong as f64, 0.0));
+    outcome.checks.push(Check::at_most("histories of points without an order", "0", wrong as f64, 0.0).order());
     (run.tell)("ranges");
     let sound = storm(None, rounds)?;
-    let none = |what: &str, measured: usize| Check::at_most(what, "0", measured as f64, 0.0);
+    let none = |what: &str, measured: usize| Check::at_most(what, "0", measured as f64, 0.0).order();
     outcome.checks.push(none("ranges that equal no state of the oracle", sound.unexplained));
     outcome.checks.push(none("ranges that have no order", sound.disordered));
     let storms = sound.stats.splits.min(sound.stats.resizes);
-    outcome.checks.push(Check::at_least("splits, and resizes, meanwhile: the fewer", "many", storms as f64, 10.0));
+    let what = "splits, and resizes, meanwhile: the fewer";
+    outcome.checks.push(Check::at_least(what, "many", storms as f64, 10.0).order());
     (run.tell)("controls");
     for (fault, name) in [
         (Fault::PruningIgnoresSnapshots, "control: pruning ignores snapshots; wrong ranges"),
         (Fault::SplitWithoutMarkers, "control: splits without markers; wrong ranges"),
     ] {
         let wrong = wrong_ranges(fault)?;
-        outcome.checks.push(Check::at_least(name, "caught", wrong as f64, 1.0));
+        outcome.checks.push(Check::at_least(name, "caught", wrong as f64, 1.0).order());
     }
     outcome.size("operations on points", points);
     outcome.size("changes, ranges", format!("{}, {}", sound.changes, sound.ranges));

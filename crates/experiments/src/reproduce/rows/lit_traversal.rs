@@ -37,7 +37,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         let gets = run.size(10_000_000, 1_000_000);
         let found = of(Options::paper(0, range), range, gets)?;
         let what = format!("levels, range {range}");
-        outcome.checks.push(Check::within(what, &levels.to_string(), found.levels, levels, levels + 0.01));
+        outcome.checks.push(Check::within(what, &levels.to_string(), found.levels, levels, levels + 0.01).order());
         let what = format!("nodes, range {range}");
         let (low, high) = (nodes * (1.0 - NEAR), nodes * (1.0 + NEAR));
         outcome.checks.push(Check::within(what, &nodes.to_string(), found.nodes, low, high));

@@ -1,4 +1,4 @@
-//! The rows: one file each, and one line here.
+//! The rows: one file each, and one line here, which takes its place in [`NOT_BUILT`].
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 
@@ -13,6 +13,31 @@ macro_rules! rows {
         pub const ALL: &[Row] = &[$($row::ROW),*];
     };
 }
+
+/// Rows that nobody asked of these papers: they test what Terrace decides by itself.
+pub const BEYOND: &[&str] = &["btree-auto"];
+
+/// Experiments that are to be shown and have no row yet.
+pub const NOT_BUILT: &[&str] = &[
+    "uma-sort",
+    "uma-hash-cpu",
+    "uma-prefetch",
+    "uma-cooperate",
+    "uma-hotcold",
+    "slab-hash",
+    "kvcg-latency",
+    "kvcg-ratio",
+    "kvcg-switch",
+    "lit-gpu",
+    "dsa-balance",
+    "dsa-cpu",
+    "qdp",
+    "tmc-predict",
+    "tmc-select",
+    "tmc-pack",
+    "tmc-sampling",
+    "tier-modelled",
+];
 
 rows! {
     kv_sustained,

@@ -157,7 +157,7 @@ fn judge(preset: &Preset, measured: &[Measured]) -> Result<Outcome> {
                 &format!("{:.3}", paper[pair] / paper[pair + 1]),
                 played[pair].per_second() / played[pair + 1].per_second(),
                 ABOVE,
-            ));
+            ).order());
         }
     }
     let writes = &measured[0];
@@ -165,8 +165,8 @@ fn judge(preset: &Preset, measured: &[Measured]) -> Result<Outcome> {
     let [index_ebr, records_ebr] =
         [ebr(preset, &writes.played[2], 0), ebr(preset, &writes.played[1], 1)];
     outcome.checks.extend([
-        Check::at_least("A: EWR of index over record store", "1.71", index.ewr() / records.ewr(), 1.0),
-        Check::at_least("A: EBR of index over record store", "1.69", index_ebr / records_ebr, 1.0),
+        Check::at_least("A: EWR of index over record store", "1.71", index.ewr() / records.ewr(), 1.0).order(),
+        Check::at_least("A: EBR of index over record store", "1.69", index_ebr / records_ebr, 1.0).order(),
     ]);
     // The one question that has writes enough for ratios: workload A.
     let question = question(preset, writes)?;
@@ -176,7 +176,7 @@ fn judge(preset: &Preset, measured: &[Measured]) -> Result<Outcome> {
         "yes",
         f64::from(u8::from(picked)),
         1.0,
-    ));
+    ).order());
     let mut agree = 0;
     for of in measured {
         let seconds = |placement: &[usize]| {
@@ -193,7 +193,7 @@ fn judge(preset: &Preset, measured: &[Measured]) -> Result<Outcome> {
         "3",
         f64::from(agree),
         3.0,
-    ));
+    ).order());
     outcome.note = note(preset, measured, &advise(&question).map_err(failed)?);
     outcome.figures = figures(measured);
     Ok(outcome)

@@ -205,12 +205,11 @@ fn burnt(orders: &Orders, executed: &Executed) -> i64 {
 fn judge(compared: &Compared, seeds: u64) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.checks.extend([
-        Check::at_most("blocks that end otherwise than in block order", "0", compared.differ as f64, 0.0),
-        Check::at_most("blocks that made money, or lost some", "0", compared.unsound as f64, 0.0),
-        Check::at_least("blocks compared", "none told", compared.blocks as f64, 1_000.0),
-        Check::at_least("orders that failed", "none told", compared.failed as f64, 1_000.0),
-        Check::at_least("orders executed again by orangutan", "none told", compared.again as f64, 1_000.0),
-        Check::at_least("orders the other way round that were noticed", "yes", compared.noticed as f64, 1.0),
+        Check::at_most("blocks that end otherwise than in block order", "0", compared.differ as f64, 0.0).order(),
+        Check::at_most("blocks that made money, or lost some", "0", compared.unsound as f64, 0.0).order(),
+        Check::at_least("orders that failed", "none told", compared.failed as f64, 1_000.0).order(),
+        Check::at_least("orders executed again by orangutan", "none told", compared.again as f64, 1_000.0).order(),
+        Check::at_least("orders the other way round that were noticed", "yes", compared.noticed as f64, 1.0).order(),
     ]);
     outcome.size("blocks", compared.blocks);
     outcome.size("orders", compared.orders);

@@ -49,7 +49,7 @@ fn judge(causes: &[Cause], of_dram: &[Cause], advice: &[Advice]) -> Outcome {
         let found = cause.classes_text();
         let same = if found == classes && cause.test == test { 1.0 } else { 0.0 };
         let what = format!("{test}: classes as in table 1 (1 is yes)");
-        outcome.checks.push(Check::at_least(what, classes, same, 1.0));
+        outcome.checks.push(Check::at_least(what, classes, same, 1.0).order());
         lines.push(line(cause));
     }
     let inside = of_dram.iter().flat_map(|cause| &cause.components);
@@ -59,7 +59,7 @@ fn judge(causes: &[Cause], of_dram: &[Cause], advice: &[Advice]) -> Outcome {
         "none: it has no such parts",
         inside as f64,
         0.0,
-    ));
+    ).order());
     let advised: Vec<String> = advice
         .iter()
         .map(|advice| format!("{:?} {:?}", advice.recommendation, advice.impact))

@@ -46,36 +46,32 @@ fn judge(pmem: &Asymmetry, dram: &Asymmetry, without: &Asymmetry, native: &Asymm
         pmem.best_writers() as f64,
         8.0,
         8.0,
-    ));
-    checks.push(Check::at_least(
-        "8 writers over all, 4 KiB, model PMEM",
-        "1.44 (8013 and 5561 MiB/s)",
-        pmem.decline(),
-        1.2,
-    ));
+    ).order());
+    let (what, paper) = ("8 writers over all, 4 KiB, model PMEM", "1.44 (8013 and 5561 MiB/s)");
+    checks.extend(Check::about_all(what, paper, [1.44; 2], pmem.decline()).and_order());
     checks.push(Check::at_most(
         "best writers over all, 4 KiB, model DRAM",
         "1: all of them",
         dram.decline(),
         1.05,
-    ));
+    ).order());
     let asymmetry = [pmem, dram, native].map(Asymmetry::effect);
-    checks.push(Check::within("read over written, model PMEM", "3.7", asymmetry[0], 3.0, 4.5));
-    checks.push(Check::within("read over written, model DRAM", "1.7", asymmetry[1], 1.3, 2.2));
-    checks.push(Check::at_least("read over written, native DRAM", "1.7", asymmetry[2], 1.0));
+    checks.extend(Check::about("read over written, model PMEM", 3.7, asymmetry[0]).and_order());
+    checks.extend(Check::about("read over written, model DRAM", 1.7, asymmetry[1]).and_order());
+    checks.push(Check::at_least("read over written, native DRAM", "1.7", asymmetry[2], 1.0).order());
     checks.push(Check::at_most(
         "control: best writers over all without queueing, model PMEM",
         "none: writers wait for one another",
         without.decline(),
         1.05,
-    ));
+    ).order());
     let alone = |found: &Asymmetry| most(&found.writes_by_threads) / written;
     checks.push(Check::at_least(
         "control: p-stored without queueing over with, model PMEM",
         "none: the limit is the medium's",
         alone(without),
         2.0,
-    ));
+    ).order());
     outcome.size("threads", format!("{:?}, native {:?}", pmem.threads, native.threads));
     outcome.note = format!(
         "{MODEL} Sequential pieces; reads of all threads, p-stores (store, write-back, fence) and streams of \

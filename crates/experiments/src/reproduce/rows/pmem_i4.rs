@@ -68,13 +68,16 @@ fn judge(outcome: &mut Outcome, pmem: &Losses, dram: &Losses) {
         push("sequential 4 KiB, 28 threads", paper[3], at(one, 28, 4096), most[1].0, most[1].1);
         push("random 4 KiB, 28 threads", paper[4], at(all, 28, 4096), most[2].0, most[2].1);
     }
+    for (losses, node) in [(pmem, "PMEM"), (dram, "DRAM")] {
+        let lost = |threads, bytes| at(&losses.sequential, threads, bytes);
+        let what = format!("% lost more with 28 threads than with one, model {node}, sequential 4 KiB");
+        outcome.checks.push(Check::at_least(what, "grows", lost(28, 4096) - lost(1, 4096), 0.0).order());
+        let what = format!("% lost more of 4 KiB than of 64 B, model {node}, sequential, 1 thread");
+        outcome.checks.push(Check::at_least(what, "grows", lost(1, 4096) - lost(1, 64), 0.0).order());
+    }
     let more = at(&pmem.sequential, 28, 4096) - at(&dram.sequential, 28, 4096);
-    outcome.checks.push(Check::at_least(
-        "% lost more on PMEM than on DRAM, sequential 4 KiB, 28 threads",
-        "26",
-        more,
-        10.0,
-    ));
+    let what = "% lost more on PMEM than on DRAM, sequential 4 KiB, 28 threads";
+    outcome.checks.extend(Check::at_least(what, "26", more, 10.0).and_order_from(0.0));
     for (losses, node) in [(pmem, "PMEM"), (dram, "DRAM")] {
         for (grid, pattern) in [(&losses.sequential, "sequential"), (&losses.random, "random")] {
             let title = format!("% of p-stores lost remotely, model {node}, {pattern}");

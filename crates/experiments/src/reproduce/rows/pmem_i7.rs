@@ -47,7 +47,7 @@ fn judge(
         "0.25: each of the four writes is one of the medium",
         of(without, |f| f.ewr),
         0.26,
-    ));
+    ).order());
     let missing = match native {
         Reading::Measured(_) => String::new(),
         Reading::NotMeasurable(why) => format!("This machine cannot be asked: {why}."),

@@ -40,7 +40,7 @@ fn judge(divisor: u64, pmem: &DirtyCache, dram: &DirtyCache, native: &DirtyCache
             "more than 1 (a hypothesis, no figure published)",
             found.effect(),
             MORE,
-        ));
+        ).order());
     }
     outcome.size("model's caches divided by", divisor);
     outcome.size("region", format!("{} MiB, native {} MiB", pmem.region_bytes >> 20, native.region_bytes >> 20));

@@ -41,7 +41,7 @@ fn run(_run: &Run<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for (what, paper, found) in figures {
         let near = (ROUNDED * f64::max(paper, 1.0)).max(ROUNDED);
-        let check = Check::within(what, &paper.to_string(), found, paper - near, paper + near);
+        let check = Check::within(what, &paper.to_string(), found, paper - near, paper + near).order();
         outcome.checks.push(check);
     }
     outcome.note = "The counters' reads include those made for writes. The paper's script divides operations \

@@ -44,6 +44,13 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Check::at_most("cleaned, 256 B and more, the most", "1.0", most(large..elements.len()), 1.05),
         Check::within("cleaned, 128 B, the most", "2", most(small..small + 1), 1.8, 2.2),
     ]);
+    let plain = |threads: usize| sweeps[threads].plain[at(ELEMENT)].amplification();
+    let grows = plain(1) / plain(0);
+    let falls = most(large..elements.len()) / plain(0);
+    outcome.checks.extend([
+        Check::at_least("written of 1024 B with 2 threads over that with one", "1.8", grows, 1.0).order(),
+        Check::at_most("cleaned, 256 B and more, the most over 1024 B not cleaned, 1 thread", "0.56", falls, 1.0).order(),
+    ]);
     let mut figure = Figure::new(
         "Written by the medium for each byte that left the caches",
         "element, B",

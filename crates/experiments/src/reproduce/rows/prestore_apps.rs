@@ -125,10 +125,10 @@ fn puts_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         most_of.push(cleans);
         let what = |of: &str| format!("A, {name}: {of}");
         outcome.checks.extend([
-            Check::at_least(what("most gain of clean"), clean, cleans, 1.0 + NONE),
-            Check::at_least(what("most gain of skip"), skip, skips, 1.0 + NONE),
-            Check::at_least(what("most gain of skip over that of clean"), "1.3", skips / cleans, 1.0),
-            Check::at_least(what("gain of clean at 128 B"), at_128, stores[small].clean, 1.0),
+            Check::at_least(what("most gain of clean"), clean, cleans, 1.0 + NONE).order(),
+            Check::at_least(what("most gain of skip"), skip, skips, 1.0 + NONE).order(),
+            Check::at_least(what("most gain of skip over that of clean"), "1.3", skips / cleans, 1.0).order(),
+            Check::at_least(what("gain of clean at 128 B"), at_128, stores[small].clean, 1.0).order(),
         ]);
         if index == Index::Hash {
             let large = stores.last().expect("a sweep of some");
@@ -146,7 +146,7 @@ fn puts_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         );
     }
     let order = most_of[0] / most_of[1];
-    outcome.checks.push(Check::at_least("A: gain of clean, hash over ordered", "1.2", order, 1.0));
+    outcome.checks.push(Check::at_least("A: gain of clean, hash over ordered", "1.2", order, 1.0).order());
     Ok(())
 }
 
@@ -165,24 +165,23 @@ fn loops_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
             "up to 1.4 (runtime 0.7)",
             gain,
             1.0 + NONE,
-        ));
+        ).order());
     }
     (run.tell)("the tensor operation");
     let [plain, clean, skip] =
         each([Prestore::Nothing, Prestore::Clean, Prestore::Skip], tensor)?;
     outcome.checks.extend([
-        Check::at_least("A, tensor op: gain of clean", "1.2 to 1.47", clean.gain_over(&plain), 1.0 + NONE),
-        Check::at_most("A, tensor op: gain of skip", "0.8", skip.gain_over(&plain), 1.0 - NONE),
+        Check::at_least("A, tensor op: gain of clean", "1.2 to 1.47", clean.gain_over(&plain), 1.0 + NONE).order(),
+        Check::at_most("A, tensor op: gain of skip", "0.8", skip.gain_over(&plain), 1.0 - NONE).order(),
         Check::within("A, tensor op: written by the medium", "3.7", plain.amplification(), 3.2, 4.0),
         Check::within("A, tensor op: the same, cleaned", "2.7", clean.amplification(), 2.2, 3.2),
     ]);
     (run.tell)("what is not advised");
     let slower = 1.0 / gain(Prestore::Clean, scratch)?;
     let ranks = gain(Prestore::Clean, ranks)?;
-    outcome.checks.extend([
-        Check::at_least("A, not advised, FT fftz2: slowdown by clean", "3", slower, 1.5),
-        Check::within("A, not advised, IS rank: gain of clean", "1", ranks, 1.0 - NONE, 1.0 + NONE),
-    ]);
+    outcome.checks.extend(Check::about("A, not advised, FT fftz2: slowdown by clean", 3.0, slower).and_order());
+    let what = "A, not advised, IS rank: gain of clean";
+    outcome.checks.push(Check::within(what, "1", ranks, 1.0 - NONE, 1.0 + NONE).order());
     Ok(())
 }
 
@@ -213,7 +212,7 @@ fn on_enzian(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
             let puts = puts(run, FPGA, index, 1024, 1);
             let gain = gain(CLEAN_ON_B, |prestore| Puts { prestore, ..puts }.run(&preset))?;
             let what = format!("B ({name}), {what}, 1 KB: gain of clean");
-            outcome.checks.push(Check::at_least(what, paper, gain, 1.0 + NONE));
+            outcome.checks.push(Check::at_least(what, paper, gain, 1.0 + NONE).order());
         }
         (run.tell)(&format!("{name}, messages"));
         let messages = run.size(1_000_000, 20_000);
@@ -223,19 +222,19 @@ fn on_enzian(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         let shorter = 1.0 - 1.0 / faster;
         inbox_of.push(shorter);
         let what = format!("B ({name}), message inbox: latency saved by demote");
-        outcome.checks.push(Check::at_least(what, latency, shorter, NONE));
+        outcome.checks.push(Check::at_least(what, latency, shorter, NONE).order());
         (run.tell)(&format!("{name}, MG psinv"));
         let unneeded = gain(CLEAN_ON_B, |prestore| {
             stencil(full, &preset, FPGA, Loop::Psinv, prestore)
         })?;
         let what = format!("B ({name}), stencil MG psinv, advised and of no use: gain of clean");
-        outcome.checks.push(Check::at_least(what, ">= 0.997", unneeded, HARMLESS));
+        outcome.checks.push(Check::at_least(what, ">= 0.997", unneeded, HARMLESS).order());
     }
     outcome.checks.push(Check::at_least(
         "B, message inbox: latency saved, fast over slow",
         "1.5",
         inbox_of[0] / inbox_of[1],
         1.0,
-    ));
+    ).order());
     Ok(())
 }

@@ -52,12 +52,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     let ns = samples.each_ref().map(Samples::median);
     let mut outcome = Outcome::default();
-    outcome.checks.push(Check::at_least(
-        "slowdown of writing one line by cleaning it each time",
-        "75",
-        ns[3] / ns[0],
-        SLOWER,
-    ));
+    let what = "slowdown of writing one line by cleaning it each time";
+    outcome.checks.extend(Check::at_least(what, "75", ns[3] / ns[0], SLOWER).and_order());
     outcome.size("rounds", rounds);
     outcome.size("repeats", REPEATS);
     outcome.size("write-back instruction", format!("{:?}", instructions::write_back_method()));

@@ -38,20 +38,10 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for (name, found) in [("model", &modelled), ("native", &native)] {
         let best = found.read.iter().fold(f64::MAX, |least, ratio| least.min(*ratio));
-        outcome.checks.extend([
-            Check::at_least(
-                format!("{name}: skip over clean, {LARGE} B, not read again"),
-                "skip is better",
-                found.unread,
-                1.0,
-            ),
-            Check::at_least(
-                format!("{name}: clean over skip, small elements, read again, the most"),
-                "2",
-                1.0 / best,
-                1.0,
-            ),
-        ]);
+        let what = format!("{name}: skip over clean, {LARGE} B, not read again");
+        outcome.checks.push(Check::at_least(what, "skip is better", found.unread, 1.0).order());
+        let what = format!("{name}: clean over skip, small elements, read again, the most");
+        outcome.checks.extend(Check::about(what, 2.0, 1.0 / best).and_order());
     }
     let clean_over_skip = |found: &SkipSpeedup| -> Vec<f64> { found.read.iter().map(|ratio| 1.0 / ratio).collect() };
     outcome.figures.push(

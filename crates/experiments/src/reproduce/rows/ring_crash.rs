@@ -64,21 +64,20 @@ fn judge(states: u64, explored: &Explored, controls: &[Control]) -> Outcome {
             "0",
             explored.violations.len() as f64,
             0.0,
-        ),
+        ).order(),
         Check::at_least(
             "crash states recovered, for each asked for",
             "none told",
             explored.states as f64 / explored.asked as f64,
             1.0,
-        ),
+        ).order(),
         Check::at_least(
             "published recovery, found to lose what was acknowledged",
             "yes",
             lost as f64,
             1.0,
-        ),
-        Check::at_least("steps left out", "none told", steps.len() as f64, 1.0),
-        Check::at_most("steps left out that nothing noticed", "0", missed.len() as f64, 0.0),
+        ).order(),
+        Check::at_most("steps left out that nothing noticed", "0", missed.len() as f64, 0.0).order(),
     ]);
     outcome.size("states of a scenario", states);
     outcome.size("steps left out", steps.len());

@@ -88,8 +88,8 @@ fn judge(found: &[RingSpeeds]) -> Outcome {
                 "above 1",
                 mean,
                 1.0,
-            ),
-            Check::at_least(format!("{name}: push, p99"), &paper[0][1].to_string(), push[1], 1.0),
+            ).order(),
+            Check::at_least(format!("{name}: push, p99"), &paper[0][1].to_string(), push[1], 1.0).order(),
         ]);
         let text = |ratios: [f64; 3]| ratios.map(|ratio| format!("{ratio:.2}")).join("/");
         listed.push(format!(

@@ -144,7 +144,7 @@ fn judge(found: &[RingLatencies], written: f64) -> Outcome {
                 _ => "above 1".into(),
             };
             let what = format!("{what}: {} over {}", slower.name, faster.name);
-            outcome.checks.push(Check::at_least(what, &paper, of(&pair[0]) / of(&pair[1]), 1.0));
+            outcome.checks.push(Check::at_least(what, &paper, of(&pair[0]) / of(&pair[1]), 1.0).order());
         }
     }
     outcome.checks.push(Check::within(
@@ -192,7 +192,7 @@ fn by_threads(found: &[RingLatencies]) -> Check {
         "payload pushed a second, model: {} of {} producers over {}",
         KINDS[2].0.name, SWEEP[many], SWEEP[few]
     );
-    Check::at_most(what, "at most 1 (8 writers reach the most)", rate(many) / rate(few), 1.3)
+    Check::at_most(what, "at most 1 (8 writers reach the most)", rate(many) / rate(few), 1.3).order()
 }
 
 fn note(found: &[RingLatencies], as_published: bool) -> String {

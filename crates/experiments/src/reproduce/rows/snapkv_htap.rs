@@ -169,11 +169,11 @@ fn judge(counted: &[Counted; 4], alone: &Samples, old: u64, wrong: u64) -> Outco
     let missing = first.missing.max(third.missing);
     let mut outcome = Outcome::default();
     outcome.checks.extend([
-        Check::at_most("orders told before a question began that it did not see", "0 ms", missing as f64, 0.0),
-        Check::at_least("control: the same of a moment 20 ms before, orders", "none told", old as f64, 1.0),
+        Check::at_most("orders told before a question began that it did not see", "0 ms", missing as f64, 0.0).order(),
+        Check::at_least("control: the same of a moment 20 ms before, orders", "none told", old as f64, 1.0).order(),
         Check::at_least("transactions beside question 1 over those alone", "none told", kept(first), 0.7),
         Check::at_least("transactions beside question 3 over those alone", "none told", kept(third), 0.7),
-        Check::at_most("rows that do not agree with each other", "0", wrong as f64, 0.0),
+        Check::at_most("rows that do not agree with each other", "0", wrong as f64, 0.0).order(),
     ]);
     outcome.note = format!(
         "Transactions alone: {:.1} thousand a second (spread {:.0} %) on {:.2} processors; beside question 1 {:.1} with {:.1} questions a \

@@ -1,7 +1,7 @@
 //! `ssp-writes`: what shadow sub-paging writes to persistent memory, against hardware undo and redo logging (Ni,
 //! figures 3.6 and 3.7, table 3.4), on the modelled processor `ssp-sim`.
 
-use super::ssp_speed::{about, played, recorded, settings};
+use super::ssp_speed::{played, recorded, settings};
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::sections::{Designs, HardwareRun, Settings};
 use terrace_machine::ssp::{Consolidation, Design, Parameters};
@@ -77,33 +77,32 @@ fn judge(settings: &Settings, designs: &Designs, varied: &[(String, Designs)]) -
     for (rival, (log, all, zipf, uniform)) in RIVALS.into_iter().zip(paper) {
         let name = rival.name().to_uppercase();
         let lines = designs.lines_over(rival);
-        outcome.checks.extend([
-            about(format!("log lines of {name} over SSP's"), log, Designs::micro(&logs(designs, rival))),
-            about(format!("lines of SSP over {name}'s"), all, Designs::micro(&lines)),
-            about(format!("the same, zipfian, {name}"), zipf, mean(designs, &lines, &ZIPF)),
-            about(format!("the same, uniform, {name}"), uniform, mean(designs, &lines, &UNIFORM)),
-        ]);
+        let checks = [
+            Check::about(format!("log lines of {name} over SSP's"), log, Designs::micro(&logs(designs, rival))),
+            Check::about(format!("lines of SSP over {name}'s"), all, Designs::micro(&lines)),
+            Check::about(format!("the same, zipfian, {name}"), zipf, mean(designs, &lines, &ZIPF)),
+            Check::about(format!("the same, uniform, {name}"), uniform, mean(designs, &lines, &UNIFORM)),
+        ];
+        outcome.checks.extend(checks.into_iter().flat_map(Check::and_order));
     }
     for (name, over_undo, over_redo, share) in
         [("Memcached", 0.51, 0.54, 0.15), ("Vacation", 0.62, 0.83, 0.31)]
     {
         let lines = |rival| designs.of(name, &designs.lines_over(rival));
-        outcome.checks.extend([
-            about(format!("{name}, lines of SSP over UNDO's"), over_undo, lines(Design::Undo)),
-            about(format!("{name}, lines of SSP over REDO's"), over_redo, lines(Design::Redo)),
-            about(
-                format!("{name}, consolidation's share"),
-                share,
-                designs.of(name, &consolidated(designs)),
-            ),
-        ]);
+        let checks = [
+            Check::about(format!("{name}, lines of SSP over UNDO's"), over_undo, lines(Design::Undo)),
+            Check::about(format!("{name}, lines of SSP over REDO's"), over_redo, lines(Design::Redo)),
+        ];
+        outcome.checks.extend(checks.into_iter().flat_map(Check::and_order));
+        let consolidated = designs.of(name, &consolidated(designs));
+        outcome.checks.push(Check::about(format!("{name}, consolidation's share"), share, consolidated));
     }
     outcome.checks.push(Check::at_least(
         "order: micro-benchmarks but SPS with less consolidation than data",
         "6",
         below_data(designs) as f64,
         6.0,
-    ));
+    ).order());
     outcome.size("sections", settings.sections);
     outcome.size("keys", settings.keys);
     outcome.note = note(designs, varied);

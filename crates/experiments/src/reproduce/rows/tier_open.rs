@@ -67,7 +67,15 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
             "(ours)",
             long.closed.median() / short.closed.median(),
             1.5,
-        ),
+        )
+        .order(),
+        Check::at_least(
+            "closed: 10 million items over 1 million, of 100 B each",
+            "grows",
+            judged.closed.median() / short.closed.median(),
+            1.0,
+        )
+        .order(),
     ]);
     let name = |found: &Opened| format!("{} x {} B", found.keys, found.value_bytes);
     let seconds = |pick: &dyn Fn(&Opened) -> f64| found.iter().map(pick).collect::<Vec<_>>();

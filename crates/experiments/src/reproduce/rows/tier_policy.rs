@@ -149,7 +149,7 @@ fn judge(traces: &[Trace], found: &[Vec<(&str, String, Found)>], outcome: &mut O
     let ours = best_mean(OURS);
     for rival in &rivals {
         let what = format!("mean of hits over all traces, over {rival} in its best setting");
-        outcome.checks.push(Check::at_least(what, "ahead", ours / best_mean(rival), 1.0));
+        outcome.checks.push(Check::at_least(what, "ahead", ours / best_mean(rival), 1.0).order());
     }
     let figure = Figure::new("Hits, each rival in its best setting for the trace", "trace", "hits", FigureKind::Bars)
         .over(traces.iter().map(|trace| trace.name.to_string()));

@@ -14,7 +14,7 @@ use terrace_memory::Topology;
 pub(super) const ROW: Row = Row {
     id: "uma-litmus",
     source: "Wu, listings 12 and 13",
-    runs_on: "native (processor to processor); gpu to follow",
+    runs_on: "native (processor to processor); gpu: not built",
     must_show: "atomics and message passing hold between processors, so that words may be shared; broken probes \
                 fail and allow nothing",
     run,
@@ -55,11 +55,11 @@ fn judge(sound: &[LitmusOutcome], broken: &[LitmusOutcome]) -> Outcome {
     let mut outcome = Outcome::default();
     for found in sound {
         let what = format!("{} in {} rounds", name(found.probe), found.rounds);
-        outcome.checks.push(Check::at_most(what, "none", found.forbidden as f64, 0.0));
+        outcome.checks.push(Check::at_most(what, "none", found.forbidden as f64, 0.0).order());
     }
     for found in broken {
         let what = format!("broken probe: {} in {} rounds", name(found.probe), found.rounds);
-        outcome.checks.push(Check::at_least(what, "some", found.forbidden as f64, 1.0));
+        outcome.checks.push(Check::at_least(what, "some", found.forbidden as f64, 1.0).order());
     }
     let [allowed, control] = [sound, broken].map(Sharing::allowed_by);
     outcome.checks.push(Check::at_most(
@@ -67,13 +67,13 @@ fn judge(sound: &[LitmusOutcome], broken: &[LitmusOutcome]) -> Outcome {
         "words, within a device",
         number(allowed),
         number(Sharing::Words),
-    ));
+    ).order());
     outcome.checks.push(Check::at_least(
         "sharing that follows from broken probes",
         "apart, M2 Ultra's processor with its GPU",
         number(control),
         number(Sharing::Apart),
-    ));
+    ).order());
     outcome.size("threads", 2);
     outcome.note = "Threads do not wait for one another between rounds. What failed once is refused; rounds without \
                     a failure are evidence, no proof. The broken form of store buffering is the same program \
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_failure_of_a_sound_probe_and_a_blind_broken_one_are_misses() {
-        let verdict = |sound, broken| Verdict::of(&judge(&found(sound), &found(broken)).checks);
+        let verdict = |sound, broken| Verdict::of("", &judge(&found(sound), &found(broken)).checks);
         assert_eq!(verdict([0; 4], [5; 4]), Verdict::Pass);
         assert_eq!(verdict([0, 1, 0, 0], [5; 4]), Verdict::Miss);
         assert_eq!(verdict([0; 4], [5, 5, 5, 0]), Verdict::Miss);

@@ -17,7 +17,7 @@ use terrace_memory::Topology;
 pub(super) const ROW: Row = Row {
     id: "uma-memory",
     source: "Wu, figures 4.4 to 4.6",
-    runs_on: "native; launch latency needs a gpu and is not here",
+    runs_on: "native; launch latency on a gpu: not built",
     must_show: "reads, writes, a pointer chase and 1 GB copies, each against the number of threads",
     run,
 };
@@ -107,13 +107,13 @@ fn judge(measured: &[Measured]) -> Outcome {
             "grows, then flat",
             gain(|m| m.read_gb_s),
             1.2,
-        ),
+        ).order(),
         Check::at_least(
             format!("sequential writes, {threads} threads over one"),
             "grows, then flat",
             gain(|m| m.write_gb_s),
             1.2,
-        ),
+        ).order(),
         Check::within("pointer chase, one thread, ns", "about 150", one.chase_ns, 60.0, 300.0),
         Check::at_most(
             format!("pointer chase, {threads} threads over one"),
@@ -126,13 +126,13 @@ fn judge(measured: &[Measured]) -> Outcome {
             "grows",
             gain(|m| m.copy_gb_s),
             1.2,
-        ),
+        ).order(),
         Check::at_most(
             format!("bytes copied for a byte read, {threads} threads"),
             "below 1",
             all.copy_gb_s / all.read_gb_s,
             1.0,
-        ),
+        ).order(),
     ]);
     let widest = measured.iter().map(|m| m.spread).fold(0.0, f64::max);
     outcome.note = format!(

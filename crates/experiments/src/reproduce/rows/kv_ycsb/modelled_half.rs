@@ -37,7 +37,8 @@ pub(super) fn run(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     outcome.checks.extend(designs(slabs, logs));
     outcome.checks.extend(levels(slabs, slabs_kept));
     outcome.checks.extend(sections(slabs_kept, slabs_full));
-    outcome.checks.extend(scans::checks(&ordered));
+    outcome.checks.extend(scans::designs(&ordered));
+    outcome.checks.extend(scans::levels(&ordered));
     for check in &mut outcome.checks[first..] {
         check.what = format!("modelled: {}", check.what);
     }
