@@ -88,4 +88,7 @@ rows! {
     cache_semantics,
     dsa_threads,
     dsa_submit,
+    dsa_balance,
+    dsa_cpu,
+    qdp,
 }

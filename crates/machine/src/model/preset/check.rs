@@ -70,6 +70,7 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
     }
     caches(preset)?;
     nodes(preset)?;
+    super::engines::check(preset)?;
     let Some(generator) = &preset.generator else { return Ok(()) };
     for (field, found) in [
         ("generator.write_64_mib_s", generator.write_64_mib_s),
