@@ -246,7 +246,7 @@ fn modelled(workloads: &[Workload], name: &str, is_json: bool) -> Outcome {
         std::iter::once(head.map(str::to_owned).to_vec()).chain(found.iter().map(row)).collect();
     print(table(&rows))?;
     print(format_args!(
-        "\nModelled on {}, in virtual time; nothing was measured. `terrace preset {}` has its figures and their sources.",
+        "\nModelled on {}, in virtual time; nothing was measured. `terrace preset {}` has its figures and sources.",
         preset.name, name
     ))
 }

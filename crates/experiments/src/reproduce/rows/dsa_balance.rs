@@ -83,7 +83,7 @@ fn judge(rates: &Rates, control: &Rates) -> Outcome {
     outcome.note = format!(
         "{RESTS_ON}. That one engine is capped is the figure given; that two reach what DDR5 reads, and that more add \
          nothing, follows. Not in the model, and unexplained by the author: node 8 slower than 11, node 12 slower than \
-         15, brute force best across packages and four within one. To node 8 push-pull takes a neighbour as second engine."
+         15, brute force best across packages and four within one. To node 8 push-pull takes a neighbour as second."
     );
     let mut figure = Figure::new("Copy from node 0", "to node", "GiB/s", FigureKind::Bars)
         .over(TARGETS.iter().map(ToString::to_string));

@@ -3,8 +3,8 @@
 //!
 //! On the model the paper's sizes are copied, 1 MiB and 1 GiB, by threads that have a core each.
 //!
-//! The other engine is emulated: a thread behind the driver of the device, which answers retry when its queue is full. Every
-//! byte that comes back is checked, the device's count of executed descriptors is compared with the tasks, and the
+//! The other engine is emulated: a thread behind the driver of the device, which answers retry when its queue is full.
+//! Every byte that comes back is checked, the device's count of executed descriptors is compared with the tasks, and the
 //! throughput of a paced device is measured with each number of threads. Controls are devices that lose a descriptor,
 //! execute one twice, or report success of a part.
 
@@ -184,7 +184,8 @@ fn judge(model: &[Modelled], measured: &[Measured], controls: &[(Misdeed, SoakCo
         .collect();
     let gib_s = |at: usize| -> Vec<String> { model.iter().map(|of| format!("{:.2}", of.gib_s[at])).collect() };
     outcome.note = format!(
-        "{RESTS_ON}. Modelled, GiB/s with 1, 2 and 12 submitters: {} at 1 MiB, {} at 1 GiB. Emulated device behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half \
+        "{RESTS_ON}. Modelled, GiB/s with 1, 2 and 12 submitters: {} at 1 MiB, {} at 1 GiB. Emulated device \
+         behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half \
          of the tasks move bytes inside of a buffer, so that executing one twice is seen.",
         gib_s(0).join(", "),
         gib_s(1).join(", "),

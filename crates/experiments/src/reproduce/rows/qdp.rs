@@ -102,7 +102,7 @@ fn judge_model(outcome: &mut Outcome, model: &Modelled) {
 fn judge_native(outcome: &mut Outcome, native: &Answers) {
     outcome.checks.extend([
         Check::at_most("native: wrong answers", "none", native.wrong as f64, 0.0),
-        Check::at_least("native: chunks read from copies, of all that were prefetched", "near 90 %", native.hit_rate, 0.8),
+        Check::at_least("native: chunks read from copies, of all prefetched", "near 90 %", native.hit_rate, 0.8),
         Check::at_least(
             "control, an engine that reports success too early: wrong answers",
             "noticed",
@@ -177,7 +177,8 @@ mod tests {
         let paper = [131.18, 93.09, 159.72, 106.52];
         assert!(passes(found(paper, [0.89, 0.93], 1.0), &answers));
         assert!(!passes(found([131.18, 93.09, 110.0, 106.52], [0.89, 0.93], 1.0), &answers));
-        assert!(!passes(found(paper, [0.5, 0.93], 1.0), &answers) && !passes(found(paper, [0.89, 0.93], 0.8), &answers));
+        assert!(!passes(found(paper, [0.5, 0.93], 1.0), &answers));
+        assert!(!passes(found(paper, [0.89, 0.93], 0.8), &answers));
         let model = || found(paper, [0.89, 0.93], 1.0);
         assert!(!passes(model(), &Answers { wrong: 1, ..answers }));
         assert!(!passes(model(), &Answers { hit_rate: 0.1, ..answers }));

@@ -70,7 +70,6 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
     }
     caches(preset)?;
     nodes(preset)?;
-    super::engines::check(preset)?;
     let Some(generator) = &preset.generator else { return Ok(()) };
     for (field, found) in [
         ("generator.write_64_mib_s", generator.write_64_mib_s),
@@ -198,5 +197,5 @@ fn nodes(preset: &Preset) -> Result<(), PresetError> {
             return refuse("media.buffer_lines", media.buffer_lines.to_string(), "1 to 256");
         }
     }
-    Ok(())
+    super::engines::check(preset)
 }

@@ -2,7 +2,6 @@
 //! is faster; what shows is that answers are equal with and without prefetching, and how often a copy served.
 
 use super::super::{Result, Run};
-use crate::reproduce::error::Error;
 use crate::reproduce::tiles::other;
 use terrace_movement::{
     Arena, Balancer, Buffer, Cache, CacheOptions, Emulated, EmulatedOptions, Engine, Fleet, Misdeed, Node, Policy,
