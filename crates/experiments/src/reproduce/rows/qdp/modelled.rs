@@ -60,6 +60,9 @@ impl Query {
 /// Threads of the first stage for each of the second.
 const FIRST_STAGE: usize = 2;
 
+/// Doublings of the time between two tries of a full queue.
+const TRIES_MOST: u32 = 6;
+
 /// What a run took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timed {
@@ -85,6 +88,8 @@ struct Group {
     to_begin: usize,
     to_end: usize,
     next_b: usize,
+    /// Refusals of that one by a full queue.
+    tries: u32,
     next_sum: usize,
     has_copy: Vec<bool>,
 }
@@ -112,6 +117,7 @@ impl Query {
             to_begin: per_group,
             to_end: per_group,
             next_b: 0,
+            tries: 0,
             next_sum: 0,
             has_copy: vec![false; per_group],
         };
@@ -231,10 +237,14 @@ impl Running<'_> {
             to: self.tiles.memory(HBM),
         };
         if !world.submit(self.tiles.next_engine()?, copy, COPIES + chunk as u64) {
-            world.compute(TILE, world.spec().retry_ns, thread as u64);
+            // It tries ever less often, and keeps its processor: the same time, in fewer steps.
+            let ns = world.spec().retry_ns * f64::from(1 << of.tries.min(TRIES_MOST));
+            of.tries += 1;
+            world.compute(TILE, ns, thread as u64);
             return Ok(());
         }
         of.next_b += 1;
+        of.tries = 0;
         self.next(thread, world)
     }
 }
