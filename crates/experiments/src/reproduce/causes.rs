@@ -106,7 +106,7 @@ const CAUSES: &[Cause] = &[
     },
     Cause {
         because: "the paper's cache loses a tenth of the query to work and to late copies that it does not explain, and the \
-                  model has neither: the engines' queues are short and accesses cost what was assumed",
+                  model has neither; and here the engines are threads that share two processors with the query",
         rows: &["qdp"],
     },
     Cause {

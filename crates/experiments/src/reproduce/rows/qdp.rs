@@ -40,21 +40,15 @@ struct Modelled {
     placements: [Timed; 4],
     /// Speed-ups of the last two placements with each of [`CHUNKS`].
     by_chunk: [[f64; 2]; CHUNKS.len()],
-    /// Speed-up of prefetching within one node where memories have no limit.
-    control: f64,
 }
 
 fn model(run: &Run<'_>) -> Result<Modelled> {
     let tiles = Tiles::new()?;
-    let all = |query: Query, options: WorldOptions| -> Result<[Timed; 4]> {
-        let mut found = [Timed::default(); 4];
-        for (of, (placement, ..)) in found.iter_mut().zip(PAPER) {
-            *of = query.run(&tiles, placement, options)?;
-        }
-        Ok(found)
-    };
     (run.tell)("model");
-    let placements = all(Query::PAPER, WorldOptions::default())?;
+    let mut placements = [Timed::default(); 4];
+    for (of, (placement, ..)) in placements.iter_mut().zip(PAPER) {
+        *of = Query::PAPER.run(&tiles, placement, WorldOptions::default())?;
+    }
     let mut by_chunk = [[0.0; 2]; CHUNKS.len()];
     for (found, chunk_bytes) in by_chunk.iter_mut().zip(CHUNKS) {
         (run.tell)(&format!("model, chunks of {} KiB", chunk_bytes >> 10));
@@ -65,9 +59,7 @@ fn model(run: &Run<'_>) -> Result<Modelled> {
             *speed_up = placements[0].total_ns / of.total_ns;
         }
     }
-    let unlimited = WorldOptions { unlimited_memories: true, ..WorldOptions::default() };
-    let free = all(Query { column_bytes: 1 << 28, ..Query::PAPER }, unlimited)?;
-    Ok(Modelled { placements, by_chunk, control: free[0].total_ns / free[2].total_ns })
+    Ok(Modelled { placements, by_chunk })
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
@@ -99,7 +91,12 @@ fn judge_model(outcome: &mut Outcome, model: &Modelled) {
             model.placements[2].scan_a_ns / model.placements[0].scan_a_ns,
             1.3,
         ),
-        Check::at_least("control, memories without a limit, same node: speed-up", "noticed", model.control, 0.95),
+        Check::at_most(
+            "model: SCAN_a with columns apart to without prefetching (control: nothing is shared)",
+            "slightly longer",
+            model.placements[3].scan_a_ns / model.placements[0].scan_a_ns,
+            1.1,
+        ),
     ]);
 }
 
@@ -136,7 +133,8 @@ fn judge(model: &Modelled, native: &Answers) -> Outcome {
         "{RESTS_ON}. DDR5 and HBM of a tile come from the first two times of table 6.1, so 1.00 is what it is and 1.41 \
          is no evidence; 0.82, 1.23 and the hit rates are predicted. Chunk and groups are assumed, as the paper does \
          not tell them; the speed-ups with prefetching: {}. Milliseconds: {}; the paper's are 131.18, 93.09, 159.72, \
-         106.52. Native: one memory, so copies are no faster to read and only answers and hits mean something; {} of \
+         106.52. Native: one memory, so copies are no faster to read; the engines are threads beside the query's own, so \
+         that copies come late on few processors: {} of \
          {} chunks were copies.",
         by_chunk.join(", "),
         ms.join(", "),
@@ -164,14 +162,14 @@ fn judge(model: &Modelled, native: &Answers) -> Outcome {
 mod tests {
     use super::*;
 
-    fn found(ms: [f64; 4], hits: [f64; 2], control: f64) -> Modelled {
+    fn found(ms: [f64; 4], hits: [f64; 2], apart: f64) -> Modelled {
         let of = |at: usize| Timed {
             total_ns: ms[at] * 1e6,
-            scan_a_ns: if at == 2 { 130e6 } else { 65e6 },
+            scan_a_ns: 65e6 * [1.0, 1.0, 2.0, apart][at],
             hit_rate: if at < 2 { 0.0 } else { hits[at - 2] },
             ..Timed::default()
         };
-        Modelled { placements: std::array::from_fn(of), by_chunk: [[0.0; 2]; CHUNKS.len()], control }
+        Modelled { placements: std::array::from_fn(of), by_chunk: [[0.0; 2]; CHUNKS.len()] }
     }
 
     #[test]
@@ -182,7 +180,7 @@ mod tests {
         assert!(passes(found(paper, [0.89, 0.93], 1.0), &answers));
         assert!(!passes(found([131.18, 93.09, 110.0, 106.52], [0.89, 0.93], 1.0), &answers));
         assert!(!passes(found(paper, [0.5, 0.93], 1.0), &answers));
-        assert!(!passes(found(paper, [0.89, 0.93], 0.8), &answers));
+        assert!(!passes(found(paper, [0.89, 0.93], 1.5), &answers));
         let model = || found(paper, [0.89, 0.93], 1.0);
         assert!(!passes(model(), &Answers { wrong: 1, ..answers }));
         assert!(!passes(model(), &Answers { hit_rate: 0.1, ..answers }));
