@@ -151,14 +151,24 @@ fn cache(bytes: usize, engines: Vec<Engine>) -> Result<Cache> {
     Cache::new(options, Prefetched { memory, fleet }).map_err(other)
 }
 
-/// Engines that prefetch, by what they are called here.
-fn engines() -> Result<Vec<(&'static str, Vec<Engine>, Vec<Emulated>)>> {
+/// Engines that prefetch.
+struct Prefetchers {
+    name: &'static str,
+    engines: Vec<Engine>,
+    /// Open for as long as their engines are used.
+    _devices: Vec<Emulated>,
+}
+
+fn prefetchers() -> Result<[Prefetchers; 2]> {
     let emulated: Vec<Emulated> = (0..2)
         .map(|_| Emulated::new(EmulatedOptions::default()).map_err(other))
         .collect::<Result<_>>()?;
     let of_emulated = emulated.iter().map(|device| device.engine().clone()).collect();
     let pool = Engine::pool(2, 4096).map_err(other)?;
-    Ok(vec![("threads", vec![pool], Vec::new()), ("emulated engines", of_emulated, emulated)])
+    Ok([
+        Prefetchers { name: "threads", engines: vec![pool], _devices: Vec::new() },
+        Prefetchers { name: "emulated engines", engines: of_emulated, _devices: emulated },
+    ])
 }
 
 pub(super) fn measure(run: &Run<'_>) -> Result<Answers> {
@@ -172,7 +182,7 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Answers> {
             found.wrong += usize::from(answer != expected);
         };
         note(columns.run(below, None)?.0);
-        for (name, engines, _devices) in engines()? {
+        for Prefetchers { name, engines, _devices } in prefetchers()? {
             (run.tell)(&format!("native, {below} % of the rows, {name}"));
             for _ in 0..ROUNDS {
                 // A new cache each time: all of b is prefetched while the query runs.
@@ -213,7 +223,7 @@ mod tests {
         let values: Vec<u64> = columns.a.iter().flat_map(|chunk| words(chunk.bytes()).collect::<Vec<_>>()).collect();
         assert!(values.len() == (3 * CHUNK_BYTES + 4096) / WORD && values.iter().all(|value| *value < 100));
         assert_eq!(columns.expected(0), 0);
-        for (_, engines, _devices) in engines().expect("engines") {
+        for Prefetchers { engines, _devices, .. } in prefetchers().expect("engines") {
             let cache = cache(4 * CHUNK_BYTES, engines).expect("a cache");
             let (answer, _) = columns.run(50, Some(&cache)).expect("a run");
             assert_eq!((answer, columns.run(50, None).expect("a run").1), (columns.expected(50), 0));
