@@ -12,7 +12,8 @@ use terrace_movement::{Balancer, Engine, Fleet, Node, Station};
 pub(super) const PRESET: &str = "xeon-max";
 /// What notes say of the figures that the model rests on.
 pub(super) const RESTS_ON: &str = "The fluid model was given: an engine's limit (29.5 GiB/s), DDR5 of a tile \
-     (61.0 GiB/s, from table 6.1), reads across packages (MLC); work and waits of a descriptor are assumed (presets/xeon-max.toml)";
+     (61.0 GiB/s, from table 6.1), reads across packages (MLC); work and waits of a descriptor are \
+     assumed (presets/xeon-max.toml)";
 
 /// The machine.
 pub(super) struct Tiles {

@@ -5,7 +5,8 @@
 //! one end. So the eight engines and sixteen memories of Fuerst's machine are modelled in milliseconds.
 //!
 //! * [`Fluid`]: flows that share resources, and the clock. Which flow is how fast is decided anew whenever one begins
-//!   or ends, by max-min fairness: in proportion to what each would move alone, as each has so many requests on their way.
+//!   or ends, by max-min fairness: in proportion to what each would move alone, as each has so many
+//!   requests on their way.
 //! * [`World`]: a preset's memories, links, engines with their queues, and cores ([`Preset::engines`]).
 //! * [`Copies`]: the copy benchmark of the paper on a world.
 //!

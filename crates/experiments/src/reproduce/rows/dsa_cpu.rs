@@ -130,7 +130,8 @@ fn judge(model: &Modelled, native: &[Native]) -> Outcome {
     let rates: Vec<String> =
         native.iter().map(|of| format!("{} {:.2} GiB/s, {:.4} s a GiB", of.kind, of.gib_s, of.seconds())).collect();
     outcome.note = format!(
-        "{RESTS_ON}; a thread has 20 lines of a sequence on their way (prefetch_lines). Here, with processor time of the submitter: {}. dsa-emulated is a \
+        "{RESTS_ON}; a thread has 20 lines of a sequence on their way (prefetch_lines). Here, with processor time of the \
+         submitter: {}. dsa-emulated is a \
          thread behind the driver, and uses another processor for what the submitter is spared. Not in the model, and \
          unexplained by the author: node 12 slower than 15.",
         rates.join("; ")

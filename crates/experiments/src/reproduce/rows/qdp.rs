@@ -133,8 +133,8 @@ fn judge(model: &Modelled, native: &Answers) -> Outcome {
         "{RESTS_ON}. DDR5 and HBM of a tile come from the first two times of table 6.1, so 1.00 is what it is and 1.41 \
          is no evidence; 0.82, 1.23 and the hit rates are predicted. Chunk and groups are assumed, as the paper does \
          not tell them; the speed-ups with prefetching: {}. Milliseconds: {}; the paper's are 131.18, 93.09, 159.72, \
-         106.52. Native: one memory, so copies are no faster to read; the engines are threads beside the query's own, so \
-         that copies come late on few processors: {} of \
+         106.52. Native: one memory, so copies are no faster to read; the engines are threads beside the query's own, \
+         so that copies come late on few processors: {} of \
          {} chunks were copies.",
         by_chunk.join(", "),
         ms.join(", "),
