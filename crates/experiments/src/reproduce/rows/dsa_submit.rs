@@ -7,9 +7,9 @@
 //!
 //! The other device is emulated and paced. What a submission costs is what this driver and this machine's threads cost,
 //! which is more than the device's; so the size from which one descriptor is as fast as a batch lies higher or lower,
-//! and follows from the pace. Orders are checked, and no absolute rate. The submitter polls, as the paper's library does.
-//! Both ways take turns, and the best round of each counts: whatever else runs on this machine only makes one slower.
-
+//! and follows from the pace. Orders are checked, and no absolute rate. The submitter polls, as the paper's library
+//! does. Both ways take turns, and the best round of each counts: whatever else runs on this machine only makes one
+//! slower. 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::tiles::{RESTS_ON, Tiles, other};

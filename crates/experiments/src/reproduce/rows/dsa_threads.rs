@@ -5,8 +5,8 @@
 //!
 //! The other engine is emulated: a thread behind the driver of the device, which answers retry when its queue is full.
 //! Every byte that comes back is checked, the device's count of executed descriptors is compared with the tasks, and
-//! the throughput of a paced device is measured with each number of threads. Controls are devices that lose a descriptor,
-//! execute one twice, or report success of a part.
+//! the throughput of a paced device is measured with each number of threads. Controls are devices that lose a
+//! descriptor, execute one twice, or report success of a part.
 
 use super::{Check, Outcome, Result, Row, Run};
 use crate::reproduce::error::Result as Found;
