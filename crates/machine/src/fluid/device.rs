@@ -160,7 +160,7 @@ impl Device {
             amount: work.copy.bytes as f64,
             alone: spec.gb_s,
             uses: work.uses.clone(),
-            crew: None,
+            cores: None,
         };
         fluid.begin(flow, Token::Moved(self.number, at));
     }

@@ -22,8 +22,8 @@ pub struct Flow {
     pub alone: f64,
     /// What it shares.
     pub uses: Vec<Use>,
-    /// The processors whose time it needs, as [`Fluid::crew`] numbered them.
-    pub crew: Option<usize>,
+    /// The processors whose time it needs, as [`Fluid::cores`] numbered them.
+    pub cores: Option<usize>,
 }
 
 /// Flows, timers and a clock, which stands at their next end. `T` is what whoever began one wants to hear then.
@@ -33,7 +33,7 @@ pub struct Flow {
 ///
 /// let mut fluid = Fluid::new();
 /// let pipe = fluid.resource(10.0);
-/// let flow = |amount| Flow { amount, alone: 8.0, uses: vec![Use { resource: pipe, cost: 1.0 }], crew: None };
+/// let flow = |amount| Flow { amount, alone: 8.0, uses: vec![Use { resource: pipe, cost: 1.0 }], cores: None };
 /// fluid.begin(flow(50.0), "short");
 /// fluid.begin(flow(90.0), "long");
 /// // 5 a nanosecond each; the rest of the long one at 8.
@@ -45,7 +45,7 @@ pub struct Flow {
 pub struct Fluid<T> {
     now: f64,
     capacities: Vec<f64>,
-    crews: Vec<f64>,
+    groups: Vec<f64>,
     flowing: Vec<Flowing<T>>,
     timers: BinaryHeap<Reverse<Timer<T>>>,
     begun: u64,
@@ -100,7 +100,7 @@ impl<T> Fluid<T> {
         Fluid {
             now: 0.0,
             capacities: Vec::new(),
-            crews: Vec::new(),
+            groups: Vec::new(),
             flowing: Vec::new(),
             timers: BinaryHeap::new(),
             begun: 0,
@@ -116,9 +116,9 @@ impl<T> Fluid<T> {
 
     /// Adds so many processors; returns their number. They are divided among flows as by an operating system: equally,
     /// whether a flow waits for memory or not, and none gets more than one.
-    pub fn crew(&mut self, processors: f64) -> usize {
-        self.crews.push(processors);
-        self.crews.len() - 1
+    pub fn cores(&mut self, processors: f64) -> usize {
+        self.groups.push(processors);
+        self.groups.len() - 1
     }
 
     /// The time, in nanoseconds.
@@ -139,7 +139,10 @@ impl<T> Fluid<T> {
             flow.uses.iter().all(|of| of.resource < self.capacities.len()),
             "its resources were added"
         );
-        assert!(flow.crew.is_none_or(|crew| crew < self.crews.len()), "its processors were added");
+        assert!(
+            flow.cores.is_none_or(|cores| cores < self.groups.len()),
+            "its processors were added"
+        );
         let left = flow.amount.max(0.0);
         self.flowing.push(Flowing { flow, left, rate: 0.0, token });
         self.is_settled = false;
@@ -189,14 +192,14 @@ impl<T> Fluid<T> {
         if self.is_settled {
             return;
         }
-        let mut runnable = vec![0.0; self.crews.len()];
-        self.flowing.iter().filter_map(|of| of.flow.crew).for_each(|crew| runnable[crew] += 1.0);
-        let share = |crew: usize| (self.crews[crew] / runnable[crew]).min(1.0);
+        let mut runnable = vec![0.0; self.groups.len()];
+        self.flowing.iter().filter_map(|of| of.flow.cores).for_each(|cores| runnable[cores] += 1.0);
+        let share = |cores: usize| (self.groups[cores] / runnable[cores]).min(1.0);
         let demands: Vec<Demand<'_>> = self
             .flowing
             .iter()
             .map(|of| Demand {
-                alone: of.flow.alone * of.flow.crew.map_or(1.0, share),
+                alone: of.flow.alone * of.flow.cores.map_or(1.0, share),
                 uses: &of.flow.uses,
             })
             .collect();
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
 
     fn flow(amount: f64, alone: f64, resource: usize) -> Flow {
-        Flow { amount, alone, uses: vec![Use { resource, cost: 1.0 }], crew: None }
+        Flow { amount, alone, uses: vec![Use { resource, cost: 1.0 }], cores: None }
     }
 
     #[test]
@@ -230,7 +233,7 @@ mod tests {
     #[test]
     fn timers_of_one_time_come_in_order_and_before_flows() {
         let mut fluid = Fluid::new();
-        fluid.begin(Flow { amount: 5.0, alone: 1.0, uses: Vec::new(), crew: None }, 2);
+        fluid.begin(Flow { amount: 5.0, alone: 1.0, uses: Vec::new(), cores: None }, 2);
         fluid.after(5.0, 0);
         fluid.after(5.0, 1);
         let order: Vec<i32> = std::iter::from_fn(|| fluid.next()).collect();
@@ -240,13 +243,13 @@ mod tests {
     #[test]
     fn processors_are_divided_equally() {
         let mut fluid = Fluid::new();
-        let two = fluid.crew(2.0);
+        let two = fluid.cores(2.0);
         for at in 0..4 {
-            fluid.begin(Flow { amount: 10.0, alone: 1.0, uses: Vec::new(), crew: Some(two) }, at);
+            fluid.begin(Flow { amount: 10.0, alone: 1.0, uses: Vec::new(), cores: Some(two) }, at);
         }
         let count = std::iter::from_fn(|| fluid.next()).count();
         assert_eq!((count, fluid.now()), (4, 20.0), "four threads on two processors");
-        fluid.begin(Flow { amount: 10.0, alone: 1.0, uses: Vec::new(), crew: Some(two) }, 4);
+        fluid.begin(Flow { amount: 10.0, alone: 1.0, uses: Vec::new(), cores: Some(two) }, 4);
         assert_eq!((fluid.next(), fluid.now()), (Some(4), 30.0), "one thread uses one of them");
     }
 }

@@ -42,7 +42,7 @@ pub struct World {
     /// The resource of each engine, memory and tile's cores.
     engines: Vec<usize>,
     memories: Vec<usize>,
-    crews: Vec<usize>,
+    groups: Vec<usize>,
     /// Resources of reads and writes between tiles of two packages: from the first to the second.
     reads: HashMap<(usize, usize), usize>,
     writes: HashMap<(usize, usize), usize>,
@@ -73,7 +73,7 @@ impl World {
             .map(|node| if options.unlimited_memories { NO_LIMIT } else { node.read_gb_s });
         let memories = rates.map(|rate| fluid.resource(rate)).collect();
         let engines = (0..tiles).map(|_| fluid.resource(spec.gb_s)).collect();
-        let crews = (0..tiles).map(|_| fluid.crew(per_tile as f64)).collect();
+        let groups = (0..tiles).map(|_| fluid.cores(per_tile as f64)).collect();
         let (mut reads, mut writes) = (HashMap::new(), HashMap::new());
         for (from, to) in (0..tiles).flat_map(|from| (0..tiles).map(move |to| (from, to))) {
             if from / spec.tiles != to / spec.tiles {
@@ -95,7 +95,7 @@ impl World {
             fluid,
             engines,
             memories,
-            crews,
+            groups,
             reads,
             writes,
             tile_of,
@@ -172,7 +172,8 @@ impl World {
     /// # Panics
     /// If there is no such tile.
     pub fn compute(&mut self, tile: usize, ns: f64, number: u64) {
-        let flow = Flow { amount: ns, alone: 1.0, uses: Vec::new(), crew: Some(self.crews[tile]) };
+        let flow =
+            Flow { amount: ns, alone: 1.0, uses: Vec::new(), cores: Some(self.groups[tile]) };
         self.fluid.begin(flow, Token::User(number));
     }
 
@@ -185,7 +186,7 @@ impl World {
         let mut uses = Vec::new();
         self.reads_of(tile, memory, 1.0, &mut uses);
         let alone = self.ahead_bytes / self.latency_ns(tile, memory);
-        let flow = Flow { amount: bytes as f64, alone, uses, crew: Some(self.crews[tile]) };
+        let flow = Flow { amount: bytes as f64, alone, uses, cores: Some(self.groups[tile]) };
         self.fluid.begin(flow, Token::User(number));
     }
 
@@ -202,7 +203,7 @@ impl World {
         let slower = self.latency_ns(tile, copy.from).max(self.latency_ns(tile, copy.to));
         let amount = copy.bytes as f64 * f64::from(copy.count.max(1));
         let flow =
-            Flow { amount, alone: self.ahead_bytes / slower, uses, crew: Some(self.crews[tile]) };
+            Flow { amount, alone: self.ahead_bytes / slower, uses, cores: Some(self.groups[tile]) };
         self.fluid.begin(flow, Token::User(number));
     }
 
