@@ -1,12 +1,15 @@
-//! `terrace copy`: how fast engines move bytes between memories, by workloads from a file or from flags.
+//! `terrace copy`: how fast engines move bytes between memories, by workloads from a file or from flags; measured here
+//! or on a modelled machine.
 
 use crate::output::{self, Failure, Outcome, print, print_json, say, table};
+use crate::preset;
 use crate::progress;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use terrace::config::{format_size, parse_size};
+use terrace_advise::copies::{self, ModelledCopies};
 use terrace_advise::movement::{
     BenchError, CopyTask, EngineKind, Workload, WorkloadReport, Workloads,
 };
@@ -29,8 +32,10 @@ pub fn examples() -> String {
   terrace copy --engine dsa-emulated --size '4 KiB' --batch 64 --json
   terrace copy --engine dsa --require-engine dsa --threads 12
   terrace copy copies.json
+  terrace copy --model xeon-max copies-xeon-max.json
 
-copies.json is in the folder examples/ of the source:
+Both files are in the folder examples/ of the source; the second has the experiments of Fuerst's figures 3.4 to 3.8, for
+the modelled machine. copies.json is:
 
 {EXAMPLE}"
     )
@@ -68,6 +73,9 @@ pub struct Arguments {
     /// Fail, before anything is measured, if this engine is not here; repeatable
     #[arg(long, value_name = "NAME")]
     require_engine: Vec<EngineKind>,
+    /// Model a machine with copy engines instead, in virtual time: xeon-max, or a preset's file with [engines]
+    #[arg(long, value_name = "PRESET", conflicts_with_all = ["iterations", "require_engine"])]
+    model: Option<String>,
     /// Print the JSON schema of a file of workloads
     #[arg(long, exclusive = true)]
     schema: bool,
@@ -83,6 +91,13 @@ struct Report {
     machine: Machine,
     measured: Vec<WorkloadReport>,
     skipped: Vec<Skipped>,
+}
+
+#[derive(Serialize)]
+struct ModelReport<'a> {
+    terrace: &'static str,
+    model: &'a str,
+    modelled: &'a [ModelledCopies],
 }
 
 /// A workload that needs an engine which is not here.
@@ -105,6 +120,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
         Some(file) => read(file)?,
         None => from_flags(arguments)?,
     };
+    if let Some(name) = &arguments.model {
+        return modelled(&workloads, name, arguments.json);
+    }
     for kind in &arguments.require_engine {
         kind.open(0).map_err(|error| {
             let way =
@@ -134,7 +152,11 @@ fn read(file: &Path) -> Result<Vec<Workload>, Failure> {
 
 /// One workload for each engine and size.
 fn from_flags(arguments: &Arguments) -> Result<Vec<Workload>, Failure> {
-    let engines = or_all(&arguments.engine, &EngineKind::ALL);
+    let all: &[EngineKind] = match &arguments.model {
+        Some(_) => &[EngineKind::Cpu, EngineKind::Dsa],
+        None => &EngineKind::ALL,
+    };
+    let engines = or_all(&arguments.engine, all);
     let sizes = or_all(&arguments.size, &SIZES);
     let mut workloads = Vec::new();
     for engine in engines {
@@ -196,6 +218,57 @@ fn measure(workloads: &[Workload]) -> Result<Report, Failure> {
     Ok(Report { terrace, optimised, machine: Machine::here(), measured, skipped })
 }
 
+/// All workloads on a modelled machine.
+fn modelled(workloads: &[Workload], name: &str, is_json: bool) -> Outcome {
+    let preset = preset::open(name)?.preset;
+    let of = |workload: &Workload| {
+        copies::model(workload, &preset)
+            .map_err(|error| usage(format_args!("{}: {error}", label(workload))))
+    };
+    let found = workloads.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    if is_json {
+        return print_json(&ModelReport {
+            terrace: env!("CARGO_PKG_VERSION"),
+            model: &preset.name,
+            modelled: &found,
+        });
+    }
+    let head =
+        ["workload", "threads", "from", "to", "copy", "batch", "GiB/s", "us a copy", "retries"];
+    let row = |of: &ModelledCopies| {
+        let mut row = places(&of.workload);
+        let copy_us = |(task, ns): (&CopyTask, &f64)| copy_us(task, *ns);
+        let slowest = of.workload.tasks.iter().zip(&of.task_ns).map(copy_us).fold(0.0, f64::max);
+        row.extend([format!("{:.2}", of.gib_s), format!("{slowest:.2}"), of.retries.to_string()]);
+        row
+    };
+    let rows: Vec<Vec<String>> =
+        std::iter::once(head.map(str::to_owned).to_vec()).chain(found.iter().map(row)).collect();
+    print(table(&rows))?;
+    print(format_args!(
+        "\nModelled on {}, in virtual time; nothing was measured. `terrace preset {}` has its figures and sources.",
+        preset.name, name
+    ))
+}
+
+/// Nanoseconds of all of a task as microseconds of one copy.
+fn copy_us(task: &CopyTask, ns: f64) -> f64 {
+    ns / 1e3 / f64::from(task.repetitions) / f64::from(task.batch)
+}
+
+/// The columns that say what is copied.
+fn places(workload: &Workload) -> Vec<String> {
+    let node = |node: Option<u16>| node.map_or("-".to_owned(), |node| node.to_string());
+    vec![
+        label(workload),
+        workload.tasks.len().to_string(),
+        merged(workload, |task| node(task.source_node)),
+        merged(workload, |task| node(task.target_node)),
+        merged(workload, |task| format_size(task.bytes)),
+        merged(workload, |task| task.batch.to_string()),
+    ]
+}
+
 /// What a workload is called: its name, or its engines.
 fn label(workload: &Workload) -> String {
     let engines = || merged(workload, |task| task.engine.to_string());
@@ -223,29 +296,22 @@ fn show(report: &Report) -> Outcome {
         "us a copy",
         "busy",
     ];
-    let node = |node: Option<u16>| node.map_or("-".to_owned(), |node| node.to_string());
     let row = |of: &WorkloadReport| {
         let workload = &of.workload;
-        let copy_us = |(task, name): (&CopyTask, &u64)| {
-            *name as f64 / 1e3 / f64::from(task.repetitions) / f64::from(task.batch)
-        };
+        let copy_us = |(task, ns): (&CopyTask, &u64)| copy_us(task, *ns as f64);
         let slowest = of.iterations.iter().map(|iteration| {
             workload.tasks.iter().zip(&iteration.task_ns).map(copy_us).fold(0.0, f64::max)
         });
         let mean_us = slowest.sum::<f64>() / of.iterations.len().max(1) as f64;
-        vec![
-            label(workload),
-            workload.tasks.len().to_string(),
-            merged(workload, |task| node(task.source_node)),
-            merged(workload, |task| node(task.target_node)),
-            merged(workload, |task| format_size(task.bytes)),
-            merged(workload, |task| task.batch.to_string()),
+        let mut row = places(workload);
+        row.extend([
             format!("{:.2}", of.gib_s),
             format!("{:.2}", of.gib_s_least),
             format!("{:.2}", of.gib_s_most),
             format!("{mean_us:.2}"),
             format!("{:.0} %", 100.0 * of.submitters_busy),
-        ]
+        ]);
+        row
     };
     let rows: Vec<Vec<String>> = std::iter::once(head.map(str::to_owned).to_vec())
         .chain(report.measured.iter().map(row))

@@ -65,6 +65,43 @@ fn a_file_is_measured_and_the_schema_is_the_published_one() {
 }
 
 #[test]
+fn a_modelled_machine_takes_flags_and_the_papers_file() {
+    let (code, text, told) = run(&[
+        "copy", "--model", "xeon-max", "--engine", "dsa", "--size", "1 GiB", "--to", "8", "--json",
+    ]);
+    assert_eq!(code, 0, "{told}");
+    let found = json(&text);
+    let gib_s = found["modelled"][0]["gib_s"].as_f64().expect("a number");
+    assert!(found["model"] == "xeon-max" && (29.0..30.0).contains(&gib_s), "{found}");
+
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("copies.json");
+    std::fs::write(&path, include_str!("../../../examples/copies-xeon-max.json")).expect("written");
+    let path = path.to_str().expect("text");
+    let (code, table, told) = run(&["copy", "--model", "xeon-max", path]);
+    assert_eq!(code, 0, "{told}");
+    assert!(
+        table.contains("3.6 to node 15, push-pull") && table.contains("nothing was measured"),
+        "{table}"
+    );
+
+    let refused: [(&[&str], &str); 4] = [
+        (&["copy", "--model", "cxl"], "cxl: it has no [engines]; xeon-max has"),
+        (&["copy", "--model", "nothing"], "no preset 'nothing'"),
+        (&["copy", "--model", "xeon-max", "--engine", "pool"], "`pool` is not modelled"),
+        (
+            &["copy", "--model", "xeon-max", "--to", "16"],
+            "tasks[0].target_node is 16; xeon-max has 0 to 15",
+        ),
+    ];
+    for (arguments, what) in refused {
+        let (code, printed, told) = run(arguments);
+        assert_eq!((code, printed.as_str()), (2, ""), "{arguments:?}: {told}");
+        assert!(told.contains(what), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn bad_input_is_one_line_and_code_2() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("bad.json");

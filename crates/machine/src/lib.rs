@@ -7,6 +7,7 @@ pub mod copy;
 pub mod counted;
 pub mod crash;
 pub mod files;
+pub mod fluid;
 pub mod kernels;
 pub mod lines;
 pub mod litmus;

@@ -3,6 +3,7 @@
 
 mod controls;
 mod counted;
+mod fluid;
 mod kernels;
 mod modelled;
 mod oracle;

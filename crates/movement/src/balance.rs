@@ -50,8 +50,29 @@ pub struct Station {
 pub struct Choice {
     /// The engines, each once; never empty.
     pub engines: Vec<Engine>,
+    /// The node beside which each of them works.
+    pub nodes: Vec<Node>,
     /// Why it is not what the balancer's name says, if so.
     pub remark: Option<&'static str>,
+}
+
+impl Choice {
+    /// Which part of a copy of so many bytes each engine gets, in their order: its begin and its length, as
+    /// [`Engine::submit_over`] divides it. A short copy has fewer parts than there are engines.
+    ///
+    /// ```
+    /// use terrace_movement::{Balancer, Engine, Fleet, Node, Station};
+    ///
+    /// let station = |node| Station { engine: Engine::cached(), node: Node(node), socket: 0 };
+    /// let fleet = Fleet::new(vec![station(0), station(1)], &[]).unwrap();
+    /// let choice = fleet.choose(Balancer::BruteForce, Node(0), Node(1)).unwrap();
+    /// assert_eq!(choice.nodes, [Node(0), Node(1)]);
+    /// assert_eq!(choice.parts(200), [(0, 64), (64, 136)]);
+    /// assert_eq!(choice.parts(10), [(0, 10)]);
+    /// ```
+    pub fn parts(&self, bytes: usize) -> Vec<(usize, usize)> {
+        divide(bytes, self.engines.len(), 1)
+    }
 }
 
 /// Engines with their places.
@@ -130,8 +151,10 @@ impl Fleet {
             }
             Balancer::BruteForce => chosen = (0..self.stations.len()).collect(),
         }
-        let engines = chosen.into_iter().map(|at| self.stations[at].engine.clone()).collect();
-        Ok(Choice { engines, remark })
+        let stations = || chosen.iter().map(|at| &self.stations[*at]);
+        let engines = stations().map(|station| station.engine.clone()).collect();
+        let nodes = stations().map(|station| station.node).collect();
+        Ok(Choice { engines, nodes, remark })
     }
 
     /// Chooses, and submits.

@@ -99,6 +99,16 @@ const CAUSES: &[Cause] = &[
         rows: &["dsa-threads"],
     },
     Cause {
+        because: "the modelled threads only move bytes, and what the software path of the paper's library spends besides is \
+                  published nowhere",
+        rows: &["dsa-cpu"],
+    },
+    Cause {
+        because: "the paper's cache loses a tenth of the query to work and to late copies that it does not explain, and the \
+                  model has neither; and here the engines are threads that share two processors with the query",
+        rows: &["qdp"],
+    },
+    Cause {
         because: "whole programs are traced and analysed while they run, their start and the translation of their code \
                   too, where the paper traces chosen functions; and samples are of the processor's clock, since this \
                   machine counts no stores",

@@ -36,6 +36,7 @@ mod results;
 mod rings;
 mod rows;
 mod test_beds;
+mod tiles;
 
 pub use calibrated::{Calibrated, CalibrationCheck};
 pub use error::{Error, Result};

@@ -1,20 +1,24 @@
-//! `dsa-threads`: several threads submit to one shared queue (Fuerst, figure 3.5).
+//! `dsa-threads`: several threads submit to one shared queue (Fuerst, figure 3.5), of a modelled and of an emulated
+//! engine.
 //!
-//! The engine is emulated: a thread behind the driver of the device, which answers retry when its queue is full. Every
-//! byte that comes back is checked, the device's count of executed descriptors is compared with the tasks, and the
-//! throughput of a paced device is measured with each number of threads. Controls are devices that lose a descriptor,
-//! execute one twice, or report success of a part.
+//! On the model the paper's sizes are copied, 1 MiB and 1 GiB, by threads that have a core each.
+//!
+//! The other engine is emulated: a thread behind the driver of the device, which answers retry when its queue is full.
+//! Every byte that comes back is checked, the device's count of executed descriptors is compared with the tasks, and
+//! the throughput of a paced device is measured with each number of threads. Controls are devices that lose a
+//! descriptor, execute one twice, or report success of a part.
 
 use super::{Check, Outcome, Result, Row, Run};
-use crate::reproduce::error::Error;
-use std::io;
+use crate::reproduce::error::Result as Found;
+use crate::reproduce::tiles::{RESTS_ON, Tiles, other};
 use std::time::{Duration, Instant};
+use terrace_machine::fluid::Submitter;
 use terrace_movement::{Buffer, Emulated, EmulatedOptions, Misdeed, Soak, SoakCounts, Source, Task};
 
 pub(super) const ROW: Row = Row {
     id: "dsa-threads",
     source: "Fuerst, figure 3.5",
-    runs_on: "emulated engine (fluid simulation: not built)",
+    runs_on: "model xeon-max (fluid) + emulated engine",
     must_show: "1, 2 and 12 submitters on one shared queue: no loss, no duplicated descriptor",
     run,
 };
@@ -35,8 +39,31 @@ struct Measured {
     throughput: f64,
 }
 
-fn other(error: terrace_movement::Error) -> Error {
-    Error::system("emulate a copy engine")(io::Error::other(error))
+/// One number of threads on the model.
+#[derive(Clone, Copy, Debug)]
+struct Modelled {
+    threads: u64,
+    /// GiB a second with copies of 1 MiB, and of 1 GiB.
+    gib_s: [f64; 2],
+    /// Descriptors executed more than, or fewer than, submitted.
+    astray: u64,
+}
+
+/// Copies of 1 MiB and of 1 GiB that all threads make together, both multiples of all numbers of threads.
+const MODELLED: [(u64, u32); 2] = [(1 << 20, 4_800), (1 << 30, 24)];
+
+fn modelled(tiles: &Tiles, threads: u64) -> Found<Modelled> {
+    let mut found = Modelled { threads, gib_s: [0.0; 2], astray: 0 };
+    for (at, (bytes, copies)) in MODELLED.into_iter().enumerate() {
+        let one = Submitter {
+            repetitions: copies / threads as u32,
+            ..tiles.by_engine(0, 0, 0, bytes, 1)
+        };
+        let copied = tiles.run(vec![one; threads as usize])?;
+        found.gib_s[at] = copied.gib_s();
+        found.astray += copied.executed.abs_diff(copies.into());
+    }
+    Ok(found)
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
@@ -51,7 +78,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         (run.tell)(&format!("a device that is not right: {misdeed:?}"));
         controls.push((misdeed, control(misdeed)?));
     }
-    Ok(judge(&measured, &controls))
+    let tiles = Tiles::new()?;
+    let model = THREADS.into_iter().map(|threads| modelled(&tiles, threads));
+    Ok(judge(&model.collect::<Found<Vec<_>>>()?, &measured, &controls))
 }
 
 fn measure(threads: u64, tasks: u64, copies: u64) -> Result<Measured> {
@@ -94,10 +123,31 @@ fn control(misdeed: Misdeed) -> Result<SoakCounts> {
     soak.run(emulated.engine()).map_err(other)
 }
 
-fn judge(measured: &[Measured], controls: &[(Misdeed, SoakCounts)]) -> Outcome {
+fn judge_model(outcome: &mut Outcome, model: &[Modelled]) {
+    for of in model {
+        let what = format!("model, {}: descriptors executed, more or fewer than submitted", submitters(of.threads));
+        outcome.checks.push(Check::at_most(what, "none", of.astray as f64, 0.0));
+    }
+    let Some((one, others)) = model.split_first() else { return };
+    for of in others {
+        for (at, size) in ["1 MiB", "1 GiB"].into_iter().enumerate() {
+            let what = format!("model: throughput at {size}, {} to one", submitters(of.threads));
+            outcome.checks.push(Check::at_least(what, "no loss", of.gib_s[at] / one.gib_s[at], 1.0));
+        }
+    }
+    let what = "model: throughput of one submitter, 1 GiB to 1 MiB";
+    outcome.checks.push(Check::at_least(what, "higher", one.gib_s[1] / one.gib_s[0], 1.001));
+}
+
+fn submitters(threads: u64) -> String {
+    format!("{threads} submitter{}", if threads == 1 { "" } else { "s" })
+}
+
+fn judge(model: &[Modelled], measured: &[Measured], controls: &[(Misdeed, SoakCounts)]) -> Outcome {
     let mut outcome = Outcome::default();
+    judge_model(&mut outcome, model);
     for of in measured {
-        let name = format!("{} submitter{}", of.threads, if of.threads == 1 { "" } else { "s" });
+        let name = submitters(of.threads);
         let right = of.tasks - of.tasks.min(of.counts.right);
         let more = of.executed.abs_diff(of.tasks);
         outcome.checks.extend([
@@ -132,9 +182,13 @@ fn judge(measured: &[Measured], controls: &[(Misdeed, SoakCounts)]) -> Outcome {
         .iter()
         .map(|of| format!("{:.0} MiB/s with {}", of.throughput / f64::from(1 << 20), of.threads))
         .collect();
+    let gib_s = |at: usize| -> Vec<String> { model.iter().map(|of| format!("{:.2}", of.gib_s[at])).collect() };
     outcome.note = format!(
-        "Emulated device behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half \
+        "{RESTS_ON}. Modelled, GiB/s with 1, 2 and 12 submitters: {} at 1 MiB, {} at 1 GiB. Emulated device \
+         behind the driver of the real one; its pace is set, so absolute rates mean nothing: {}. Half \
          of the tasks move bytes inside of a buffer, so that executing one twice is seen.",
+        gib_s(0).join(", "),
+        gib_s(1).join(", "),
         rates.join(", ")
     );
     outcome
@@ -154,12 +208,24 @@ mod tests {
         let noticed = SoakCounts { lost: 1, wrong: 1, ..SoakCounts::default() };
         let controls = |counts: SoakCounts| MISDEEDS.map(|misdeed| (misdeed, counts));
         let passes = |of: Measured, counts| {
-            judge(&[measured(100, 100, 1.0), of], &controls(counts)).checks.iter().all(|check| check.pass)
+            judge(&[], &[measured(100, 100, 1.0), of], &controls(counts)).checks.iter().all(|check| check.pass)
         };
         assert!(passes(measured(100, 100, 0.99), noticed));
         assert!(!passes(measured(99, 100, 1.0), noticed));
         assert!(!passes(measured(100, 101, 1.0), noticed));
         assert!(!passes(measured(100, 100, 0.5), noticed));
         assert!(!passes(measured(100, 100, 1.0), SoakCounts::default()));
+    }
+
+    #[test]
+    fn a_loss_and_an_astray_descriptor_of_the_model_are_misses() {
+        let of = |threads, small, large, astray| Modelled { threads, gib_s: [small, large], astray };
+        let passes = |other: Modelled| {
+            let mut outcome = Outcome::default();
+            judge_model(&mut outcome, &[of(1, 28.0, 29.0, 0), other]);
+            outcome.checks.iter().all(|check| check.pass)
+        };
+        assert!(passes(of(12, 29.0, 29.0, 0)));
+        assert!(!passes(of(12, 27.0, 29.0, 0)) && !passes(of(12, 29.0, 28.0, 0)) && !passes(of(12, 29.0, 29.0, 1)));
     }
 }

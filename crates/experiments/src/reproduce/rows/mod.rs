@@ -113,4 +113,7 @@ rows! {
     cache_semantics,
     dsa_threads,
     dsa_submit,
+    dsa_balance,
+    dsa_cpu,
+    qdp,
 }

@@ -197,5 +197,5 @@ fn nodes(preset: &Preset) -> Result<(), PresetError> {
             return refuse("media.buffer_lines", media.buffer_lines.to_string(), "1 to 256");
         }
     }
-    Ok(())
+    super::engines::check(preset)
 }

@@ -182,6 +182,7 @@ impl Preset {
             node: vec![dram(measured)],
             link: None,
             generator: None,
+            engines: None,
             without: super::Ablation::default(),
         }
     }

@@ -9,6 +9,7 @@
 //! what was measured on the real machine.
 
 mod check;
+mod engines;
 mod host;
 mod opened;
 mod profiled;
@@ -16,6 +17,7 @@ mod profiled;
 mod sources;
 mod text;
 
+pub use engines::EngineSpec;
 pub use host::Measured;
 pub use opened::Opened;
 pub use profiled::Profiled;
@@ -55,6 +57,8 @@ pub struct Preset {
     pub link: Option<LinkSpec>,
     /// What the paper's load generator reached on this machine's DRAM; none where no figure contains its work.
     pub generator: Option<GeneratorSpec>,
+    /// Its copy engines; none where there are none, or nobody has their figures.
+    pub engines: Option<EngineSpec>,
     /// Parts left out, to see what they do. Not of the file.
     #[serde(skip)]
     pub without: Ablation,
@@ -249,6 +253,12 @@ pub struct LinkSpec {
 /// Why a preset, or a request to its machine, was refused: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError(pub(super) String);
+
+impl PresetError {
+    pub(crate) fn without_engines(name: &str) -> PresetError {
+        PresetError(format!("{name}: it has no [engines]; xeon-max has"))
+    }
+}
 
 impl fmt::Display for PresetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
