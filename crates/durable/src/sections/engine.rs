@@ -155,6 +155,14 @@ pub(super) trait Engine<M: Memory>: Send {
     fn maintain(&mut self, _media: &Media<M>) -> Maintenance {
         Maintenance::default()
     }
+    /// The end: what an orderly one leaves to the next opening.
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Bytes of the log that the next opening would read, and of the whole log; of a log in a file.
+    fn log_use(&self) -> Option<[u64; 2]> {
+        None
+    }
     /// A number that grows with every section, for the clean mark: recovery must reach it again.
     fn progress(&self) -> u64;
     /// Whether the engine's own metadata is consistent.

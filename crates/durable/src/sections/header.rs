@@ -27,7 +27,7 @@ const STATE_AT: [u64; 2] = [1024, 1024 + LINE];
 const IDENTITY_WORDS: usize = 8;
 const STATE_WORDS: usize = 4;
 /// More pages than this have no number in a journal record.
-const PAGES_MAX: u64 = (1 << 24) - (1 << 12);
+pub(super) const PAGES_MAX: u64 = (1 << 24) - (1 << 12);
 /// Bytes of a slot in a checkpoint.
 pub(super) const SLOT_BYTES: u64 = 24;
 

@@ -42,17 +42,24 @@ impl<M: Memory> Media<M> {
         if !domain.is_byte_addressable() {
             return Err(Error::NotByteAddressable { found: domain.to_string() });
         }
+        Ok(Media::of(memory, steps, domain == Domain::Adr, read_only))
+    }
+
+    /// A working image: what is stored there is durable elsewhere, or lost with the process.
+    pub(super) fn working(memory: M) -> Media<M> {
+        Media::of(memory, Steps::ALL, false, false)
+    }
+
+    /// From here on stores stay in a buffer.
+    pub(super) fn frozen(self) -> Media<M> {
+        Media { overlay: Some(Overlay::default()), ..self }
+    }
+
+    fn of(memory: M, steps: Steps, write_backs: bool, read_only: bool) -> Media<M> {
         let overlay = read_only.then(Overlay::default);
-        let write_backs = domain == Domain::Adr;
         let claim = memory.claim(0, memory.len());
-        Ok(Media {
-            memory,
-            _claim: claim,
-            steps,
-            write_backs,
-            written: Default::default(),
-            overlay,
-        })
+        let written = Default::default();
+        Media { memory, _claim: claim, steps, write_backs, written, overlay }
     }
 
     pub(super) fn len(&self) -> u64 {

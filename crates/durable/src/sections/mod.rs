@@ -59,11 +59,14 @@
 //! Each step that recovery relies on has a name, [`Step`]; with the feature `faults` a pool can be
 //! opened without it, to show that a crash test notices.
 
+mod buffer;
+mod disk;
 mod engine;
 mod error;
 mod header;
 mod heap;
 mod joint;
+mod logged;
 mod media;
 mod plain;
 mod pool;

@@ -4,6 +4,7 @@ use super::engine::{Engine, EngineKind, Grain, Maintenance, Recovery, Written};
 use super::error::{Error, Result};
 use super::header::{Geometry, Identity, State};
 use super::heap::{Heap, HeapCensus, meta_pages};
+use super::logged::Group;
 use super::media::{LINE, Media, PAGE};
 use super::redo::{self, Redo};
 use super::shadow::{self, Shadow};
@@ -12,6 +13,7 @@ use super::step::Step;
 use super::step::Steps;
 use super::tx::{Inside, Leave, Space, Tx};
 use super::undo::{self, Undo};
+use crate::journal::Steps as JournalSteps;
 use parking_lot::ReentrantMutex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,7 +22,9 @@ use std::ops::Range;
 use terrace_memory::Memory;
 
 /// Longest log and journal: an entry's words fit their 24 bits.
-const LOG_BYTES_MAX: u64 = 64 << 20;
+pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
+/// The log in memory where nothing is said.
+const LOG_BYTES: u64 = 256 << 10;
 /// Slots of shadow: as many as a journal record can name.
 const SLOTS_MAX: u32 = 4096;
 /// Shadow's journal where nothing is said: a checkpoint, which rewrites the slots of all active pages,
@@ -39,12 +43,14 @@ const PER_EXTRA: u64 = 8;
 pub struct Options {
     pub(super) engine: Option<EngineKind>,
     pub(super) layout: u64,
-    log_bytes: u64,
+    pub(super) log_bytes: Option<u64>,
     journal_bytes: Option<u64>,
     /// Active and spare.
     pages: Option<[u32; 2]>,
-    grain: Grain,
+    pub(super) grain: Grain,
+    pub(super) waits: bool,
     steps: Steps,
+    pub(super) journal: JournalSteps,
 }
 
 impl Options {
@@ -58,11 +64,13 @@ impl Options {
         Options {
             engine: None,
             layout: 0,
-            log_bytes: 256 << 10,
+            log_bytes: None,
             journal_bytes: None,
             pages: None,
             grain: Grain::Word,
+            waits: true,
             steps: Steps::ALL,
+            journal: JournalSteps::ALL,
         }
     }
 
@@ -73,10 +81,10 @@ impl Options {
     }
 
     /// Length of the log of undo and redo, and of shadow's fall-back: bounds what a section may
-    /// write. 256 KiB if not set. Fixed when the pool is made.
+    /// write. If not set, 256 KiB; on a disk a quarter of the pool, from 1 to 64 MiB. Fixed when the pool is made.
     #[must_use]
     pub fn log_bytes(self, log_bytes: u64) -> Options {
-        Options { log_bytes, ..self }
+        Options { log_bytes: Some(log_bytes), ..self }
     }
 
     /// Length of shadow's journal: bounds recovery, and spaces checkpoints. If not set, one byte of 64
@@ -104,6 +112,13 @@ impl Options {
         Options { grain, ..self }
     }
 
+    /// On a disk: whether [`Pool::section`] returns only when all that it did and read is durable; so if not set.
+    /// Otherwise [`Pool::sync`] makes it so. May change at each opening. In memory sections always are.
+    #[must_use]
+    pub fn waits(self, waits: bool) -> Options {
+        Options { waits, ..self }
+    }
+
     /// Leaves a step out, to show that a crash test notices.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
@@ -111,10 +126,22 @@ impl Options {
         Options { steps: self.steps.without(&[step]), ..self }
     }
 
+    /// Leaves steps of a disk's journal out, likewise.
+    #[cfg(any(test, feature = "faults"))]
+    #[must_use]
+    pub fn journal_steps(self, journal: JournalSteps) -> Options {
+        Options { journal, ..self }
+    }
+
+    fn log_of_memory(&self) -> u64 {
+        self.log_bytes.unwrap_or(LOG_BYTES)
+    }
+
     /// Active and spare pages of a new pool.
     fn pages_of(&self, pool_bytes: u64) -> [u32; 2] {
         self.pages.unwrap_or_else(|| {
-            let left = pool_bytes.saturating_sub(self.log_bytes + self.journal_of(pool_bytes));
+            let left =
+                pool_bytes.saturating_sub(self.log_of_memory() + self.journal_of(pool_bytes));
             let slots = (left / PAGE / PER_EXTRA).clamp(2, SLOTS_MAX.into()) as u32;
             let spare = slots.div_ceil(PER_SPARE);
             [slots - spare, spare]
@@ -144,9 +171,10 @@ impl Options {
         let lines = |bytes: u64, least: u64| {
             bytes.is_multiple_of(LINE) && (least..=LOG_BYTES_MAX).contains(&bytes)
         };
-        if !lines(self.log_bytes, 4 * LINE) {
+        let log_bytes = self.log_of_memory();
+        if !lines(log_bytes, 4 * LINE) {
             let wanted = "a multiple of 64 from 256 to 64 MiB".into();
-            return bad("log_bytes", self.log_bytes, wanted);
+            return bad("log_bytes", log_bytes, wanted);
         }
         let least = 2 * LINE * (shadow::lines_of(slots as usize) + 1);
         let journal_bytes = self.journal_of(media.len());
@@ -159,7 +187,7 @@ impl Options {
             domain: media.domain(),
             bytes: media.len(),
             layout: self.layout,
-            log_bytes: self.log_bytes,
+            log_bytes,
             journal_bytes,
             slots,
         })
@@ -174,6 +202,23 @@ pub(super) struct Guarded<M> {
     pub(super) depth: u32,
     /// Why the open section will be taken back.
     pub(super) doomed: Option<Error>,
+    /// It was closed: no section is opened any more.
+    pub(super) ended: bool,
+}
+
+/// What makes sections durable beside the lock, and whether each waits for it.
+type Behind = (Box<dyn Group>, bool);
+
+/// What a pool is made of.
+pub(super) struct Parts<M> {
+    pub(super) media: Media<M>,
+    pub(super) engine: Box<dyn Engine<M>>,
+    pub(super) heap: Heap,
+    pub(super) kind: EngineKind,
+    pub(super) recovery: Recovery,
+    pub(super) number: u64,
+    pub(super) log: Range<u64>,
+    pub(super) group: Option<Behind>,
 }
 
 /// A memory whose contents change by failure-atomic sections alone.
@@ -189,6 +234,7 @@ pub struct Pool<M> {
     recovery: Recovery,
     number: u64,
     log: Range<u64>,
+    group: Option<Behind>,
 }
 
 impl<M> fmt::Debug for Pool<M> {
@@ -286,16 +332,23 @@ impl<M: Memory> Pool<M> {
         }
         let number = state.number + 1;
         State { number, clean: false, progress: engine.progress() }.write(&media);
-        let heap = Heap::new(geometry.pages);
-        let guarded = Guarded { engine, heap, depth: 0, doomed: None };
-        Ok(Pool {
+        Ok(Pool::of(Parts {
             media,
-            state: ReentrantMutex::new(RefCell::new(guarded)),
-            engine: identity.engine,
+            engine,
+            heap: Heap::new(geometry.pages),
+            kind: identity.engine,
             recovery: report,
             number,
             log: geometry.cell_at..geometry.log_at + geometry.log_bytes,
-        })
+            group: None,
+        }))
+    }
+
+    pub(super) fn of(parts: Parts<M>) -> Pool<M> {
+        let Parts { media, engine, heap, kind, recovery, number, log, group } = parts;
+        let guarded = Guarded { engine, heap, depth: 0, doomed: None, ended: false };
+        let state = ReentrantMutex::new(RefCell::new(guarded));
+        Pool { media, state, engine: kind, recovery, number, log, group }
     }
 
     /// Runs `body` as a section: all of it is durable when this returns `Ok`, and none of it is there
@@ -309,11 +362,37 @@ impl<M: Memory> Pool<M> {
         &self,
         body: impl FnOnce(&mut Tx<'_, M>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let state = self.state.lock();
-        let leave = Leave::enter(&self.media, &state);
-        let result = body(&mut Tx::new(self, &state))?;
-        leave.commit()?;
-        Ok(result)
+        let (result, committed) = {
+            let state = self.state.lock();
+            let leave = Leave::enter(&self.media, &state)?;
+            let result = body(&mut Tx::new(self, &state));
+            // Whatever it returns is dropped here if it is not committed: under the lock.
+            let result = result.and_then(move |done| Ok(leave.commit().map(|()| done)?));
+            let is_outermost = state.borrow().depth == 0;
+            let group = self.group.as_ref().filter(|(_, waits)| *waits && is_outermost);
+            (result, group.map(|(group, _)| (group, group.committed())))
+        };
+        // An error may tell of what was read as well.
+        let durable = committed.map_or(Ok(()), |(group, committed)| group.wait(committed));
+        result.and_then(|done| Ok(durable.map(|()| done)?))
+    }
+
+    /// Makes all sections that have returned durable. In memory, and where sections [wait](Options::waits), they are.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub fn sync(&self) -> Result<()> {
+        self.group.as_ref().map_or(Ok(()), |(group, _)| group.wait(group.committed()))
+    }
+
+    /// Of a pool on a disk, bytes written to its file and syncs, since it was opened.
+    pub fn traffic(&self) -> Option<(u64, u64)> {
+        self.group.as_ref().map(|(group, _)| group.traffic())
+    }
+
+    /// Of a pool on a disk, bytes of its log that are used, and of the whole.
+    pub fn log_use(&self) -> Option<[u64; 2]> {
+        self.state.lock().borrow().engine.log_use()
     }
 
     /// What opening found and did.
@@ -324,6 +403,11 @@ impl<M: Memory> Pool<M> {
     /// The engine.
     pub fn engine(&self) -> EngineKind {
         self.engine
+    }
+
+    /// Bytes of the heap, with its allocation metadata.
+    pub fn heap_bytes(&self) -> u64 {
+        self.state.lock().borrow().heap.end()
     }
 
     /// Whether sections can only read.
@@ -363,15 +447,38 @@ impl<M: Memory> Pool<M> {
         if state.depth > 0 {
             return Err(Error::InsideSection { what: "maintain" });
         }
+        if state.ended {
+            return Err(Error::Closed);
+        }
         Ok(state.engine.maintain(&self.media))
     }
 
-    /// Marks the pool closed and gives its memory back. Dropping a pool instead is safe: it is then
-    /// opened as after a crash between sections.
+    /// Marks the pool closed; sections are refused from then on. Dropping a pool instead is safe: it is then opened as
+    /// after a crash between sections.
+    ///
+    /// # Errors
+    /// [`Error::InsideSection`]; [`Error::Disk`], after which it is closed all the same.
+    pub fn end(&self) -> Result<()> {
+        let state = self.state.lock();
+        let mut state = state.borrow_mut();
+        if state.depth > 0 {
+            return Err(Error::InsideSection { what: "close" });
+        }
+        if std::mem::replace(&mut state.ended, true) || self.is_read_only() {
+            return Ok(());
+        }
+        state.engine.close()?;
+        if self.group.is_none() {
+            let progress = state.engine.progress();
+            State { number: self.number + 1, clean: true, progress }.write(&self.media);
+        }
+        Ok(())
+    }
+
+    /// [`Pool::end`], and gives the memory back.
     pub fn close(self) -> M {
-        let guarded = self.state.into_inner().into_inner();
-        let progress = guarded.engine.progress();
-        State { number: self.number + 1, clean: true, progress }.write(&self.media);
+        // Nobody is inside; a file that fails is as after a crash, which is safe.
+        let _as_after_a_crash = self.end();
         self.media.into_memory()
     }
 

@@ -54,9 +54,15 @@ pub(super) struct Leave<'s, M: Memory> {
 }
 
 impl<'s, M: Memory> Leave<'s, M> {
-    pub(super) fn enter(media: &'s Media<M>, state: &'s RefCell<Guarded<M>>) -> Self {
-        state.borrow_mut().depth += 1;
-        Leave { media, state, committed: false }
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(super) fn enter(media: &'s Media<M>, state: &'s RefCell<Guarded<M>>) -> Result<Self> {
+        let mut guarded = state.borrow_mut();
+        if guarded.ended {
+            return Err(Error::Closed);
+        }
+        guarded.depth += 1;
+        Ok(Leave { media, state, committed: false })
     }
 
     /// Leaves; if this is the outermost section, what was written is durable on return.

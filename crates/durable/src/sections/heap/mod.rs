@@ -120,6 +120,16 @@ impl Heap {
         self.hint = meta_pages(self.pages);
     }
 
+    /// Pages that hold anything: the metadata's, then those that are not free, in their order.
+    pub(super) fn used_pages<'w>(
+        &'w self,
+        words: &'w impl Words,
+    ) -> impl Iterator<Item = u64> + 'w {
+        let metadata = meta_pages(self.pages);
+        let others = (metadata..self.pages).filter(|page| self.get(words, *page) != Use::Free);
+        (0..metadata).chain(others)
+    }
+
     /// Offset of the word of a root.
     pub(super) fn root_at(slot: usize) -> u64 {
         ROOTS_AT + 8 * slot as u64
