@@ -64,7 +64,7 @@ impl Options {
             return bad("log_bytes", log_bytes, wanted);
         }
         let mut words = [0; WORDS];
-        (words[0], words[1], words[2]) = (pages, self.layout, FORMAT);
+        (words[0], words[1], words[2]) = (pages, self.layout.unwrap_or(0), FORMAT);
         Ok(JournalShape { kind: KIND, state_bytes: pages * PAGE, log_bytes, words })
     }
 }
@@ -193,6 +193,7 @@ impl Pool<Native> {
         options: &Options,
     ) -> MediumResult<Pool<Native>> {
         journal.forget_states()?;
+        let shape_words = journal.shape().words;
         let is_left_out = !options.journal.has(JournalStep::RecordSync);
         let group = Syncs::new(journal.syncer(), is_left_out);
         let heap = Heap::new(pages);
@@ -201,6 +202,7 @@ impl Pool<Native> {
             engine: Box::new(Logged::new(heap, options.grain, journal)),
             heap,
             kind: EngineKind::Redo,
+            layout: shape_words[1],
             recovery,
             number: 0,
             log: 0..0,
@@ -222,8 +224,6 @@ fn refusal(shape: &JournalShape, options: &Options, path: &std::path::Path) -> O
     if let Some(asked) = options.engine.filter(|engine| *engine != EngineKind::Redo) {
         return mismatch("engine", EngineKind::Redo.to_string(), asked.to_string());
     }
-    match layout == options.layout {
-        true => None,
-        false => mismatch("layout", layout.to_string(), options.layout.to_string()),
-    }
+    let wanted = options.layout.filter(|wanted| *wanted != layout)?;
+    mismatch("layout", layout.to_string(), wanted.to_string())
 }

@@ -239,8 +239,8 @@ impl Identity {
             let (found, wanted) = (self.engine.to_string(), wanted.to_string());
             return Err(Error::Mismatch { field: "engine", found, wanted });
         }
-        if self.layout != options.layout {
-            let (found, wanted) = (self.layout.to_string(), options.layout.to_string());
+        if let Some(wanted) = options.layout.filter(|wanted| *wanted != self.layout) {
+            let (found, wanted) = (self.layout.to_string(), wanted.to_string());
             return Err(Error::Mismatch { field: "layout", found, wanted });
         }
         Ok(())

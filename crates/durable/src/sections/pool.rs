@@ -42,7 +42,8 @@ const PER_EXTRA: u64 = 8;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) engine: Option<EngineKind>,
-    pub(super) layout: u64,
+    /// None: whatever it was made with.
+    pub(super) layout: Option<u64>,
     pub(super) log_bytes: Option<u64>,
     journal_bytes: Option<u64>,
     /// Active and spare.
@@ -63,7 +64,7 @@ impl Options {
     pub fn any() -> Options {
         Options {
             engine: None,
-            layout: 0,
+            layout: Some(0),
             log_bytes: None,
             journal_bytes: None,
             pages: None,
@@ -77,7 +78,13 @@ impl Options {
     /// The caller's number for what lies in the pool: another one refuses to open it. 0 if not set.
     #[must_use]
     pub fn layout(self, layout: u64) -> Options {
-        Options { layout, ..self }
+        Options { layout: Some(layout), ..self }
+    }
+
+    /// Opens a pool whatever lies in it: to look at it as a whole. A new one is of layout 0.
+    #[must_use]
+    pub fn any_layout(self) -> Options {
+        Options { layout: None, ..self }
     }
 
     /// Length of the log of undo and redo, and of shadow's fall-back: bounds what a section may
@@ -186,7 +193,7 @@ impl Options {
             engine: self.engine.unwrap_or(EngineKind::Shadow),
             domain: media.domain(),
             bytes: media.len(),
-            layout: self.layout,
+            layout: self.layout.unwrap_or(0),
             log_bytes,
             journal_bytes,
             slots,
@@ -215,6 +222,7 @@ pub(super) struct Parts<M> {
     pub(super) engine: Box<dyn Engine<M>>,
     pub(super) heap: Heap,
     pub(super) kind: EngineKind,
+    pub(super) layout: u64,
     pub(super) recovery: Recovery,
     pub(super) number: u64,
     pub(super) log: Range<u64>,
@@ -231,6 +239,7 @@ pub struct Pool<M> {
     pub(super) media: Media<M>,
     pub(super) state: ReentrantMutex<RefCell<Guarded<M>>>,
     engine: EngineKind,
+    layout: u64,
     recovery: Recovery,
     number: u64,
     log: Range<u64>,
@@ -337,6 +346,7 @@ impl<M: Memory> Pool<M> {
             engine,
             heap: Heap::new(geometry.pages),
             kind: identity.engine,
+            layout: identity.layout,
             recovery: report,
             number,
             log: geometry.cell_at..geometry.log_at + geometry.log_bytes,
@@ -345,10 +355,10 @@ impl<M: Memory> Pool<M> {
     }
 
     pub(super) fn of(parts: Parts<M>) -> Pool<M> {
-        let Parts { media, engine, heap, kind, recovery, number, log, group } = parts;
+        let Parts { media, engine, heap, kind, layout, recovery, number, log, group } = parts;
         let guarded = Guarded { engine, heap, depth: 0, doomed: None, ended: false };
         let state = ReentrantMutex::new(RefCell::new(guarded));
-        Pool { media, state, engine: kind, recovery, number, log, group }
+        Pool { media, state, engine: kind, layout, recovery, number, log, group }
     }
 
     /// Runs `body` as a section: all of it is durable when this returns `Ok`, and none of it is there
@@ -403,6 +413,11 @@ impl<M: Memory> Pool<M> {
     /// The engine.
     pub fn engine(&self) -> EngineKind {
         self.engine
+    }
+
+    /// The caller's number for what lies in it.
+    pub fn layout(&self) -> u64 {
+        self.layout
     }
 
     /// Bytes of the heap, with its allocation metadata.

@@ -39,8 +39,9 @@ pub struct PoolOptions {
     /// Bytes of the log of a new pool, which bounds what one section may write. None: 256 KiB in memory; on a disk a
     /// quarter of the heap, from 1 to 64 MiB.
     pub log_bytes: Option<u64>,
-    /// The caller's number for what lies in it: opening with another one is refused.
-    pub layout: u64,
+    /// The caller's number for what lies in it, the version of its structures say: opening with another one is refused.
+    /// None: as it was made; a new one 0.
+    pub layout: Option<u64>,
     /// On a disk: whether a section returns only when it is durable, together with those that others committed
     /// meanwhile. Otherwise [`Pool::sync`] makes all of them so, and a power cut before takes the last ones.
     pub waits: bool,
@@ -61,7 +62,7 @@ impl Default for PoolOptions {
             engine: None,
             bytes: None,
             log_bytes: None,
-            layout: 0,
+            layout: None,
             waits: true,
             domain: Domain::PageCache,
             dax: false,
@@ -77,6 +78,8 @@ pub struct PoolStats {
     pub engine: String,
     /// Whether its file is on a disk, and its heap in memory.
     pub is_on_disk: bool,
+    /// The caller's number for what lies in it.
+    pub layout: u64,
     /// Bytes of the heap.
     pub heap_bytes: u64,
     /// Allocated objects.
@@ -115,7 +118,6 @@ struct Inner {
     path: PathBuf,
     is_on_disk: bool,
     /// What a later opening is compared with.
-    layout: u64,
     bytes: u64,
     budget: Arc<Budget>,
     budget_bytes: u64,
@@ -246,6 +248,7 @@ impl Pool {
         Ok(PoolStats {
             engine: pool.engine().to_string(),
             is_on_disk: *is_on_disk,
+            layout: pool.layout(),
             heap_bytes: census.objects_bytes + census.free_bytes + census.metadata_bytes,
             objects: census.objects,
             objects_bytes: census.objects_bytes,
@@ -258,6 +261,32 @@ impl Pool {
             replayed: pool.recovery().rolled_forward,
             damage: pool.recovery().damage.clone(),
         })
+    }
+
+    /// On a disk, bytes of the log that are used, and of the whole; without a walk.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
+    /// assert_eq!(pool.log_use(), Some([0, 16 << 20]));
+    /// # Ok::<(), terrace_store::Error>(())
+    /// ```
+    pub fn log_use(&self) -> Option<[u64; 2]> {
+        self.inner.pool.log_use()
+    }
+
+    /// What of it is damaged: nothing, unless it was opened with salvage.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
+    /// assert!(pool.damage().is_empty());
+    /// # Ok::<(), terrace_store::Error>(())
+    /// ```
+    pub fn damage(&self) -> &[String] {
+        &self.inner.pool.recovery().damage
     }
 
     /// Its file.
@@ -312,17 +341,17 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # use terrace_store::{Pool, PoolOptions};
     /// let pool = Pool::open(dir.path(), &PoolOptions::default(), &budget)?;
-    /// assert!(pool.must_be(&PoolOptions { layout: 2, ..PoolOptions::default() }).is_err());
+    /// assert!(pool.must_be(&PoolOptions { layout: Some(2), ..PoolOptions::default() }).is_err());
     /// # Ok::<(), terrace_store::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) with both values.
     pub fn must_be(&self, options: &PoolOptions) -> Result<()> {
-        let Inner { pool, path, layout, bytes, .. } = &*self.inner;
+        let Inner { pool, path, bytes, .. } = &*self.inner;
         let engine = options.engine.unwrap_or(pool.engine());
         open::must_match(path, "engine", pool.engine(), engine)?;
-        open::must_match(path, "layout", layout, &options.layout)?;
+        open::must_match(path, "layout", pool.layout(), options.layout.unwrap_or(pool.layout()))?;
         let asked =
             options.bytes.map_or(*bytes, |bytes| open::rounded(bytes, self.inner.is_on_disk));
         open::must_match(path, "size in bytes", bytes, &asked)

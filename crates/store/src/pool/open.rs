@@ -44,7 +44,6 @@ pub(super) fn open(dir: &Path, options: &PoolOptions, budget: &Arc<Budget>) -> R
         _medium: medium,
         path,
         is_on_disk,
-        layout: options.layout,
         bytes,
         budget: Arc::clone(budget),
         budget_bytes,
@@ -115,7 +114,8 @@ pub(super) fn rounded(bytes: u64, is_on_disk: bool) -> u64 {
 
 fn section_options(options: &PoolOptions) -> sections::Options {
     let base = options.engine.map_or_else(sections::Options::any, sections::Options::new);
-    let base = base.layout(options.layout).waits(options.waits);
+    let base = options.layout.map_or(base.clone().any_layout(), |layout| base.layout(layout));
+    let base = base.waits(options.waits);
     options.log_bytes.map_or(base.clone(), |bytes| base.log_bytes(bytes))
 }
 

@@ -49,9 +49,10 @@ impl Database {
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
     /// use terrace::PoolOptions;
-    /// let small = |options| PoolOptions { bytes: Some(1 << 20), layout: 7, ..options };
+    /// let small = |options| PoolOptions { bytes: Some(1 << 20), layout: Some(7), ..options };
     /// assert_eq!(db.pool_with("list", small)?.stats()?.heap_bytes, 1 << 20);
-    /// assert!(db.pool("list").is_err(), "of another layout");
+    /// let other = |options| PoolOptions { layout: Some(8), ..options };
+    /// assert!(db.pool_with("list", other).is_err(), "of another layout");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -95,6 +96,19 @@ impl Database {
     pub fn pool_names(&self) -> Result<Vec<String>> {
         let open = self.pools().keys().cloned().collect();
         self.names("pools", open, |file| matches!(file, "pool" | "pool-journal"))
+    }
+
+    /// The pools that are open, by name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.pool("list")?;
+    /// assert_eq!(db.open_pools()[0].0, "list");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_pools(&self) -> Vec<(String, Pool)> {
+        self.pools().iter().map(|(name, pool)| (name.clone(), pool.clone())).collect()
     }
 
     pub(super) fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
