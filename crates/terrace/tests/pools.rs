@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use terrace::pool::{EngineKind, Offset, Root, SectionError};
 use terrace::{Access, Database, Domain, Error, MapOptions, Pool, PoolOptions, plain};
@@ -262,6 +263,76 @@ fn threads_that_wait_share_syncs_and_all_of_their_sections_are_there() {
     assert!(found.into_iter().eq(0..THREADS * SECTIONS));
 }
 
+/// Objects of all sizes, made, freed and taken back by threads at once, in a pool that is nearly full at times.
+#[test]
+fn threads_at_once_allocate_and_free_and_own_what_they_got() {
+    const ROUNDS: u64 = 300;
+    let dir = tempfile::tempdir().expect("directory");
+    let db = database(dir.path(), Domain::PageCache);
+    let options = |o| PoolOptions {
+        bytes: Some(1 << 20),
+        log_bytes: Some(128 << 10),
+        at_once: true,
+        waits: false,
+        ..o
+    };
+    let pool = db.pool_with("objects", options).expect("a pool");
+    let kept: Vec<Vec<(u64, usize, u8)>> = std::thread::scope(|scope| {
+        let one = |thread: u64| {
+            let pool = &pool;
+            move || {
+                let (mut seed, mut kept) = (thread + 1, Vec::<(u64, usize, u8)>::new());
+                for round in 0..ROUNDS {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let random = |bits: u32, below: usize| (seed >> bits) as usize % below;
+                    let length = [16, 40, 100, 700, 3000, 9000][random(33, 6)];
+                    let frees =
+                        (!kept.is_empty() && random(40, 3) > 0).then(|| random(20, kept.len()));
+                    let byte = (thread << 6 | round % 64) as u8;
+                    let done = pool.section(|tx| {
+                        if let Some((at, _, _)) = frees.map(|index| kept[index]) {
+                            tx.free(at)?;
+                            assert_eq!(tx.free(at), Err(SectionError::NotAllocated { at }));
+                        }
+                        let at = tx.allocate(length as u64)?;
+                        tx.write(at, &vec![byte; length])?;
+                        // Taken back, now and then.
+                        if random(45, 4) == 0 { Err(SectionError::InnerFailed) } else { Ok(at) }
+                    });
+                    match done {
+                        Ok(at) => {
+                            frees.map(|index| kept.swap_remove(index));
+                            kept.push((at, length, byte));
+                        }
+                        Err(SectionError::InnerFailed | SectionError::NoRoom { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                kept
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(one(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let check = |pool: &Pool| {
+        let objects = kept.iter().map(Vec::len).sum::<usize>() as u64;
+        assert_eq!(pool.stats().expect("every byte has one owner").objects, objects);
+        for (at, length, byte) in kept.iter().flatten() {
+            let mut bytes = vec![0; *length];
+            pool.section(|tx| tx.read(*at, &mut bytes)).expect("in the heap");
+            assert!(bytes.iter().all(|found| found == byte), "the object at {at}");
+        }
+    };
+    check(&pool);
+    drop(pool);
+    db.close().expect("closed");
+    let db = database(dir.path(), Domain::PageCache);
+    check(&db.pool("objects").expect("the pool"));
+    let dir = tempfile::tempdir().expect("directory");
+    let refused = database(dir.path(), Domain::Adr).pool_with("objects", options);
+    assert!(refused.is_err(), "in memory sections run one at a time");
+}
+
 const THREADS: u64 = 4;
 const ACCOUNTS: usize = 16;
 const MONEY: u64 = 1000;
@@ -275,29 +346,36 @@ plain! {
 }
 const BANK: Root<Bank> = Root::new(1);
 
-/// What a pool is killed on: how it is opened, and whether its sections are cut in two, which must be noticed.
+/// What a pool is killed on: how it is opened, and what is done wrong, which must be noticed.
 #[derive(Clone, Copy)]
 struct Kind {
     domain: Domain,
     engine: EngineKind,
+    /// Sections run at once.
+    at_once: bool,
+    /// Sections are cut in two.
     is_cut: bool,
+    /// Sections that run at once take no lock.
+    is_unlocked: bool,
 }
 
 impl Kind {
     fn of(name: &str) -> Kind {
-        let (medium, is_cut) = name.strip_suffix("-cut").map_or((name, false), |name| (name, true));
+        let medium = name.split('-').next().unwrap_or(name);
         let (domain, engine) = match medium {
-            "disk" => (Domain::PageCache, EngineKind::Redo),
+            "disk" | "threads" => (Domain::PageCache, EngineKind::Redo),
             "undo" => (Domain::Adr, EngineKind::Undo),
             "redo" => (Domain::Adr, EngineKind::Redo),
             _ => (Domain::Adr, EngineKind::Shadow),
         };
-        Kind { domain, engine, is_cut }
+        let (at_once, is_cut) = (medium == "threads", name.ends_with("-cut"));
+        Kind { domain, engine, at_once, is_cut, is_unlocked: name.ends_with("-unlocked") }
     }
 
     fn open(self, db: &Database) -> Pool {
         let bank = |o| PoolOptions {
             engine: Some(self.engine),
+            at_once: self.at_once,
             bytes: Some(2 << 20),
             log_bytes: Some(64 << 10),
             ..o
@@ -345,13 +423,19 @@ fn the_process_that_is_killed() {
     let db = database(dir, kind.domain);
     let pool = kind.open(&db);
     let acknowledged = File::options().write(true).open(dir.join("acknowledged")).expect("a file");
+    // Of accounts; in their order. Two may be one.
+    let locks = [const { Mutex::new(()) }; ACCOUNTS];
     println!("ready");
     std::thread::scope(|scope| {
         for thread in 0..THREADS as usize {
-            let (pool, acknowledged) = (&pool, &acknowledged);
+            let (pool, acknowledged, locks) = (&pool, &acknowledged, &locks);
             scope.spawn(move || {
                 for n in thread.. {
                     let (from, to) = (n % ACCOUNTS, (n / ACCOUNTS + thread) % ACCOUNTS);
+                    let lock = |account: usize| locks[account].lock().expect("no panic");
+                    let is_locked = kind.at_once && !kind.is_unlocked;
+                    let _first = is_locked.then(|| lock(from.min(to)));
+                    let _second = (is_locked && from != to).then(|| lock(from.max(to)));
                     let done = match kind.is_cut {
                         false => pool.section(|_| {
                             withdraw(pool, from)?;
@@ -451,15 +535,16 @@ fn kills() -> u64 {
 
 #[test]
 fn sections_are_whole_or_absent_after_kills_and_the_acknowledged_ones_are_there() {
-    for name in ["disk", "undo", "redo", "shadow"] {
+    for name in ["disk", "threads", "undo", "redo", "shadow"] {
         assert_eq!(killed(name, kills()), None, "{name}");
     }
 }
 
-/// The judge: sections cut in two are noticed. Some kill falls between the halves.
+/// The judge: sections cut in two are noticed, for some kill falls between the halves; and sections that run at once
+/// without their caller's locks, for they lose each other's changes.
 #[test]
-fn transfers_of_two_sections_are_found_out_by_kills() {
-    for name in ["disk-cut", "shadow-cut"] {
+fn transfers_of_two_sections_and_without_locks_are_found_out() {
+    for name in ["disk-cut", "shadow-cut", "threads-cut", "threads-unlocked"] {
         assert!(killed(name, 100).is_some(), "{name}");
     }
 }

@@ -19,16 +19,18 @@
 //! The engine is redo ([`EngineKind::Redo`]). Undo would sync before the first write to each place, and shadow remaps
 //! lines of 64 bytes where a disk writes sectors.
 
-use super::engine::{EngineKind, Recovery};
+use super::at_once::{AtOnce, Shared};
+use super::engine::{Engine, EngineKind, Recovery};
 use super::error::{Error, Result};
 use super::header::PAGES_MAX;
 use super::heap::{Heap, meta_pages};
-use super::logged::{self, Image, Logged, Syncs};
+use super::logged::{self, Image, Log, Logged, Syncs};
 use super::media::{LINE, Media, PAGE};
-use super::pool::{LOG_BYTES_MAX, Options, Parts, Pool};
+use super::pool::{LANES, LOG_BYTES_MAX, Options, Parts, Pool};
 use crate::error::{Error as MediumError, Result as MediumResult};
 use crate::journal::{Journal, JournalPiece, JournalShape, StatePen, Step as JournalStep, WORDS};
 use crate::medium::Medium;
+use std::sync::Arc;
 use terrace_memory::{Backing, Memory, Native, Region};
 
 const KIND: [u8; 8] = *b"sections";
@@ -197,9 +199,21 @@ impl Pool<Native> {
         let is_left_out = !options.journal.has(JournalStep::RecordSync);
         let group = Syncs::new(journal.syncer(), is_left_out);
         let heap = Heap::new(pages);
+        let log = Log::new(heap, journal);
+        let (media, engines): (_, Vec<Box<dyn Engine<Native>>>) = match options.at_once {
+            false => (media, vec![Box::new(Logged::new(log, options.grain))]),
+            true => {
+                let (media, lanes) = (media.shared(), 0..LANES);
+                let shared = Shared::new(log, heap, &media);
+                let lane = |_| -> Box<dyn Engine<Native>> {
+                    Box::new(AtOnce::new(Arc::clone(&shared), heap))
+                };
+                (media, lanes.map(lane).collect())
+            }
+        };
         Ok(Pool::of(Parts {
             media,
-            engine: Box::new(Logged::new(heap, options.grain, journal)),
+            engines,
             heap,
             kind: EngineKind::Redo,
             layout: shape_words[1],

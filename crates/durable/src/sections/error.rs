@@ -50,6 +50,11 @@ pub enum Error {
         /// The engine asked for.
         asked: EngineKind,
     },
+    /// Sections at once, in memory.
+    #[error(
+        "sections of a pool in memory run one at a time; leave at_once out, or divide the data into several pools"
+    )]
+    OneAtATime,
     /// The memory is too small for a pool with these options.
     #[error("the memory has {has_bytes} bytes, a pool with these options needs {needs_bytes}")]
     MemoryTooSmall {

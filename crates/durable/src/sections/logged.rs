@@ -23,7 +23,7 @@ use super::buffer::Buffer;
 use super::engine::{Engine, Grain, Maintenance};
 use super::error::{Error, Result};
 use super::heap::{Heap, Words};
-use super::media::{Media, PAGE};
+use super::media::{LINE, Media, PAGE};
 use super::record::{self, HEAD};
 use crate::error::Error as MediumError;
 use crate::journal::{Journal, Syncer, WORDS};
@@ -63,16 +63,25 @@ pub(super) fn apply<M: Memory>(media: &Media<M>, runs: &[u8]) -> std::result::Re
     }
 }
 
-pub(super) struct Logged<J: Memory> {
+/// A journal whose state is the image.
+pub(super) struct Log<J: Memory> {
     heap: Heap,
-    buffer: Buffer,
     journal: Journal<J>,
-    sections: u64,
 }
 
-impl<J: Memory> Logged<J> {
-    pub(super) fn new(heap: Heap, grain: Grain, journal: Journal<J>) -> Logged<J> {
-        Logged { heap, buffer: Buffer::new(0, grain), journal, sections: 0 }
+impl<J: Memory> Log<J> {
+    pub(super) fn new(heap: Heap, journal: Journal<J>) -> Log<J> {
+        Log { heap, journal }
+    }
+
+    /// Bytes of the longest record.
+    pub(super) fn longest(&self) -> u64 {
+        self.journal.longest_record()
+    }
+
+    /// Bytes that are used, and of the whole.
+    pub(super) fn usage(&self) -> [u64; 2] {
+        [self.journal.log_used_bytes(), self.journal.shape().log_bytes]
     }
 
     /// The image becomes the journal's state, and the log is empty.
@@ -89,8 +98,45 @@ impl<J: Memory> Logged<J> {
         stored.and_then(|()| self.journal.forget_states()).map_err(|error| failed(&error))
     }
 
-    fn append(&mut self, runs: &[u8]) -> std::result::Result<(), MediumError> {
-        self.journal.append(&[runs])
+    /// Appends runs as one record, after a checkpoint if there is no room, and applies them to the image. What failed is
+    /// not in the image: later sections do not see it.
+    pub(super) fn append<M: Memory>(&mut self, media: &Media<M>, runs: &[&[u8]]) -> Result<()> {
+        let appended = match self.journal.append(runs) {
+            Err(MediumError::NoRoom { .. }) => {
+                self.checkpoint(media)?;
+                self.journal.append(runs)
+            }
+            other => other,
+        };
+        appended.map_err(|error| failed(&error))?;
+        for runs in runs {
+            apply(media, runs).expect("a section writes within the heap");
+        }
+        Ok(())
+    }
+
+    /// A checkpoint, once half of the log is used.
+    pub(super) fn maintain<M: Memory>(&mut self, media: &Media<M>) -> Maintenance {
+        let [used, bytes] = self.usage();
+        // A failure stops the journal: the next section tells it.
+        let done = used > bytes / 2 && self.checkpoint(media).is_ok();
+        let journal_lines_freed = if done { used / LINE } else { 0 };
+        Maintenance { journal_lines_freed, ..Maintenance::default() }
+    }
+
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.journal.close().map_err(|error| failed(&error))
+    }
+}
+
+pub(super) struct Logged<J: Memory> {
+    log: Log<J>,
+    buffer: Buffer,
+}
+
+impl<J: Memory> Logged<J> {
+    pub(super) fn new(log: Log<J>, grain: Grain) -> Logged<J> {
+        Logged { log, buffer: Buffer::new(0, grain) }
     }
 }
 
@@ -109,7 +155,7 @@ impl<M: Memory, J: Memory> Engine<M> for Logged<J> {
             return Ok(());
         }
         let record = self.buffer.encode();
-        let (needs_bytes, has_bytes) = (record.len() - HEAD as u64, self.journal.longest_record());
+        let (needs_bytes, has_bytes) = (record.len() - HEAD as u64, self.log.longest());
         if needs_bytes > has_bytes {
             return Err(Error::SectionTooLarge {
                 engine: EngineKind::Redo,
@@ -117,17 +163,7 @@ impl<M: Memory, J: Memory> Engine<M> for Logged<J> {
                 has_bytes,
             });
         }
-        let appended = match self.append(record.runs()) {
-            Err(MediumError::NoRoom { .. }) => {
-                self.checkpoint(media)?;
-                self.append(record.runs())
-            }
-            other => other,
-        };
-        // Nothing of it is in the image yet: what failed is not seen by later sections.
-        appended.map_err(|error| failed(&error))?;
-        apply(media, record.runs()).expect("a section writes within the heap");
-        self.sections += 1;
+        self.log.append(media, &[record.runs()])?;
         self.buffer.clear();
         Ok(())
     }
@@ -136,26 +172,21 @@ impl<M: Memory, J: Memory> Engine<M> for Logged<J> {
         self.buffer.clear();
     }
 
-    /// A checkpoint, once half of the log is used.
     fn maintain(&mut self, media: &Media<M>) -> Maintenance {
-        let used = self.journal.log_used_bytes();
-        let is_due = used > self.journal.shape().log_bytes / 2;
-        // A failure stops the journal: the next section tells it.
-        let done = is_due && self.checkpoint(media).is_ok();
-        let journal_lines_freed = if done { used / super::media::LINE } else { 0 };
-        Maintenance { journal_lines_freed, ..Maintenance::default() }
+        self.log.maintain(media)
     }
 
     fn close(&mut self) -> Result<()> {
-        self.journal.close().map_err(|error| failed(&error))
+        self.log.close()
     }
 
     fn log_use(&self) -> Option<[u64; 2]> {
-        Some([self.journal.log_used_bytes(), self.journal.shape().log_bytes])
+        Some(self.log.usage())
     }
 
+    /// The journal numbers its records itself.
     fn progress(&self) -> u64 {
-        self.sections
+        0
     }
 }
 

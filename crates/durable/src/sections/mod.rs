@@ -59,6 +59,7 @@
 //! Each step that recovery relies on has a name, [`Step`]; with the feature `faults` a pool can be
 //! opened without it, to show that a crash test notices.
 
+mod at_once;
 mod buffer;
 mod disk;
 mod engine;

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_memory::Memory;
 
 /// Longest log and journal: an entry's words fit their 24 bits.
@@ -50,6 +51,7 @@ pub struct Options {
     pages: Option<[u32; 2]>,
     pub(super) grain: Grain,
     pub(super) waits: bool,
+    pub(super) at_once: bool,
     steps: Steps,
     pub(super) journal: JournalSteps,
 }
@@ -70,6 +72,7 @@ impl Options {
             pages: None,
             grain: Grain::Word,
             waits: true,
+            at_once: false,
             steps: Steps::ALL,
             journal: JournalSteps::ALL,
         }
@@ -126,6 +129,15 @@ impl Options {
         Options { waits, ..self }
     }
 
+    /// On a disk: whether sections of several threads run at once, their isolation being the caller's: who reads or
+    /// writes what others change holds a lock of their own for it, from before the section until it has returned. What
+    /// different locks protect lies in different words of 8 bytes. What a section frees is used again by later ones
+    /// alone. Off if not set; may change at each opening. Refused in memory.
+    #[must_use]
+    pub fn at_once(self, at_once: bool) -> Options {
+        Options { at_once, ..self }
+    }
+
     /// Leaves a step out, to show that a crash test notices.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
@@ -138,6 +150,12 @@ impl Options {
     #[must_use]
     pub fn journal_steps(self, journal: JournalSteps) -> Options {
         Options { journal, ..self }
+    }
+
+    /// # Errors
+    /// [`Error::OneAtATime`].
+    fn must_be_one_at_a_time(&self) -> Result<()> {
+        if self.at_once { Err(Error::OneAtATime) } else { Ok(()) }
     }
 
     fn log_of_memory(&self) -> u64 {
@@ -213,13 +231,29 @@ pub(super) struct Guarded<M> {
     pub(super) ended: bool,
 }
 
+/// Where a thread's sections run, one at a time, those within another included.
+type Lane<M> = ReentrantMutex<RefCell<Guarded<M>>>;
+
+/// Lanes of a pool whose sections run at once.
+pub(super) const LANES: usize = 64;
+
+/// Which of so many lanes is this thread's.
+fn lane_of_thread(lanes: usize) -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = THREADS.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| number % lanes)
+}
+
 /// What makes sections durable beside the lock, and whether each waits for it.
 type Behind = (Box<dyn Group>, bool);
 
 /// What a pool is made of.
 pub(super) struct Parts<M> {
     pub(super) media: Media<M>,
-    pub(super) engine: Box<dyn Engine<M>>,
+    /// One for each lane.
+    pub(super) engines: Vec<Box<dyn Engine<M>>>,
     pub(super) heap: Heap,
     pub(super) kind: EngineKind,
     pub(super) layout: u64,
@@ -237,7 +271,9 @@ pub(super) struct Parts<M> {
 /// others.
 pub struct Pool<M> {
     pub(super) media: Media<M>,
-    pub(super) state: ReentrantMutex<RefCell<Guarded<M>>>,
+    /// One, or several where sections run at once: a thread always has the same one, and more threads than lanes share
+    /// them.
+    lanes: Vec<Lane<M>>,
     engine: EngineKind,
     layout: u64,
     recovery: Recovery,
@@ -260,6 +296,7 @@ impl<M: Memory> Pool<M> {
     /// [`Error::NotByteAddressable`], [`Error::BadOption`], [`Error::MemoryTooSmall`]; then the memory
     /// is as it was.
     pub fn create(memory: M, options: &Options) -> Result<Pool<M>> {
+        options.must_be_one_at_a_time()?;
         let media = Media::new(memory, options.steps, false)?;
         let identity = options.identity(&media)?;
         let geometry = Geometry::of(&identity)?;
@@ -303,6 +340,7 @@ impl<M: Memory> Pool<M> {
     }
 
     fn open_as(memory: M, options: &Options, read_only: bool) -> Result<Pool<M>> {
+        options.must_be_one_at_a_time()?;
         let media = Media::new(memory, options.steps, read_only)?;
         let mut damage = Vec::new();
         let identity = Identity::read(&media, &mut damage)?;
@@ -343,7 +381,7 @@ impl<M: Memory> Pool<M> {
         State { number, clean: false, progress: engine.progress() }.write(&media);
         Ok(Pool::of(Parts {
             media,
-            engine,
+            engines: vec![engine],
             heap: Heap::new(geometry.pages),
             kind: identity.engine,
             layout: identity.layout,
@@ -355,10 +393,20 @@ impl<M: Memory> Pool<M> {
     }
 
     pub(super) fn of(parts: Parts<M>) -> Pool<M> {
-        let Parts { media, engine, heap, kind, layout, recovery, number, log, group } = parts;
-        let guarded = Guarded { engine, heap, depth: 0, doomed: None, ended: false };
-        let state = ReentrantMutex::new(RefCell::new(guarded));
-        Pool { media, state, engine: kind, layout, recovery, number, log, group }
+        let Parts { media, engines, heap, kind, layout, recovery, number, log, group } = parts;
+        let lane = |engine| {
+            let guarded = Guarded { engine, heap, depth: 0, doomed: None, ended: false };
+            ReentrantMutex::new(RefCell::new(guarded))
+        };
+        let lanes = engines.into_iter().map(lane).collect();
+        Pool { media, lanes, engine: kind, layout, recovery, number, log, group }
+    }
+
+    fn lane(&self) -> &Lane<M> {
+        match &self.lanes[..] {
+            [only] => only,
+            lanes => &lanes[lane_of_thread(lanes.len())],
+        }
     }
 
     /// Runs `body` as a section: all of it is durable when this returns `Ok`, and none of it is there
@@ -373,7 +421,7 @@ impl<M: Memory> Pool<M> {
         body: impl FnOnce(&mut Tx<'_, M>) -> Result<R, E>,
     ) -> Result<R, E> {
         let (result, committed) = {
-            let state = self.state.lock();
+            let state = self.lane().lock();
             let leave = Leave::enter(&self.media, &state)?;
             let result = body(&mut Tx::new(self, &state));
             // Whatever it returns is dropped here if it is not committed: under the lock.
@@ -402,7 +450,7 @@ impl<M: Memory> Pool<M> {
 
     /// Of a pool on a disk, bytes of its log that are used, and of the whole.
     pub fn log_use(&self) -> Option<[u64; 2]> {
-        self.state.lock().borrow().engine.log_use()
+        self.lane().lock().borrow().engine.log_use()
     }
 
     /// What opening found and did.
@@ -422,7 +470,7 @@ impl<M: Memory> Pool<M> {
 
     /// Bytes of the heap, with its allocation metadata.
     pub fn heap_bytes(&self) -> u64 {
-        self.state.lock().borrow().heap.end()
+        self.lane().lock().borrow().heap.end()
     }
 
     /// Whether sections can only read.
@@ -457,7 +505,7 @@ impl<M: Memory> Pool<M> {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        let state = self.state.lock();
+        let state = self.lane().lock();
         let mut state = state.borrow_mut();
         if state.depth > 0 {
             return Err(Error::InsideSection { what: "maintain" });
@@ -474,14 +522,17 @@ impl<M: Memory> Pool<M> {
     /// # Errors
     /// [`Error::InsideSection`]; [`Error::Disk`], after which it is closed all the same.
     pub fn end(&self) -> Result<()> {
-        let state = self.state.lock();
-        let mut state = state.borrow_mut();
-        if state.depth > 0 {
+        if self.lane().lock().borrow().depth > 0 {
             return Err(Error::InsideSection { what: "close" });
         }
-        if std::mem::replace(&mut state.ended, true) || self.is_read_only() {
+        // Others' sections end first; none of this thread's is open, so nobody waits for it.
+        let lanes: Vec<_> = self.lanes.iter().map(ReentrantMutex::lock).collect();
+        let is_first = !lanes[0].borrow().ended;
+        lanes.iter().for_each(|lane| lane.borrow_mut().ended = true);
+        if !is_first || self.is_read_only() {
             return Ok(());
         }
+        let mut state = lanes[0].borrow_mut();
         state.engine.close()?;
         if self.group.is_none() {
             let progress = state.engine.progress();
@@ -537,9 +588,12 @@ impl<M: Memory> Pool<M> {
     }
 
     fn walk(&self) -> Result<(HeapCensus, BTreeMap<u64, u64>), String> {
-        let state = self.state.lock();
+        let state = self.lane().lock();
         let mut state = state.borrow_mut();
         state.engine.check()?;
+        if let Some(walked) = state.engine.walk(&self.media) {
+            return walked;
+        }
         let Inside { engine, heap, .. } = Inside::of(&mut state);
         heap.check(&Space { media: &self.media, engine })
     }

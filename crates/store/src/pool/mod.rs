@@ -9,7 +9,8 @@
 //! * On a disk the heap is in memory, and a section is a record of a journal in a file, synced once for all sections
 //!   that wait. The engine is redo: the others would sync before each write, or write parts of sectors.
 //!
-//! Isolation is one lock a pool: its sections run one at a time, reads included, and wait for the disk without it.
+//! Isolation is one lock a pool: its sections run one at a time, reads included, and wait for the disk without it. On a
+//! disk it can be the caller's instead ([`PoolOptions::at_once`]): sections run at once, and commit one at a time.
 
 mod open;
 
@@ -45,6 +46,11 @@ pub struct PoolOptions {
     /// On a disk: whether a section returns only when it is durable, together with those that others committed
     /// meanwhile. Otherwise [`Pool::sync`] makes all of them so, and a power cut before takes the last ones.
     pub waits: bool,
+    /// On a disk: whether sections of several threads run at once. Who reads or writes what others change then holds a
+    /// lock of their own for it, taken before the section and held until it has returned; what different locks protect
+    /// lies in different words of 8 bytes, as objects do. A lock that is missing costs wrong values, never memory safety.
+    /// What a section frees is used again by later ones. Refused in memory.
+    pub at_once: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
@@ -64,6 +70,7 @@ impl Default for PoolOptions {
             log_bytes: None,
             layout: None,
             waits: true,
+            at_once: false,
             domain: Domain::PageCache,
             dax: false,
             access: Access::Write,

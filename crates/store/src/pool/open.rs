@@ -115,7 +115,7 @@ pub(super) fn rounded(bytes: u64, is_on_disk: bool) -> u64 {
 fn section_options(options: &PoolOptions) -> sections::Options {
     let base = options.engine.map_or_else(sections::Options::any, sections::Options::new);
     let base = options.layout.map_or(base.clone().any_layout(), |layout| base.layout(layout));
-    let base = base.waits(options.waits);
+    let base = base.waits(options.waits).at_once(options.at_once);
     options.log_bytes.map_or(base.clone(), |bytes| base.log_bytes(bytes))
 }
 
