@@ -270,11 +270,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         let table = settings::open_words(&db, &name, &config)?;
         words.push(WordsReport::of(name, table.stats()));
     }
-    let mut pools = Vec::new();
-    for name in db.pool_names().map_err(Failure::new)? {
-        let pool = settings::open_pool(&db, &name)?;
-        pools.push(PoolReport::of(name, &pool)?);
-    }
+    let pools = pool_reports(&db)?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores, disk) = (db.tiers(), prestore::report(), DiskReport::of(&db));
     db.close().map_err(Failure::new)?;
@@ -329,6 +325,12 @@ fn words_table(words: &[WordsReport]) -> String {
         ]
     }));
     table(&rows)
+}
+
+fn pool_reports(db: &Database) -> Result<Vec<PoolReport>, Failure> {
+    let names = db.pool_names().map_err(Failure::new)?.into_iter();
+    let report = |name: String| PoolReport::of(name.clone(), &settings::open_pool(db, &name)?);
+    names.map(report).collect()
 }
 
 fn pool_table(pools: &[PoolReport]) -> String {

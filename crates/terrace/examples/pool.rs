@@ -1,5 +1,6 @@
-//! A pool: structures of one's own that survive a crash, changed by failure-atomic sections. Here, a shop's shelves in a
-//! sorted list: a sale changes two objects and frees one, as a whole or not at all, on a disk as in persistent memory.
+//! A pool: structures of one's own that survive a crash, changed by failure-atomic sections. Here, a shop's shelves
+//! in a sorted list: a sale changes two objects and frees one, as a whole or not at all, on a disk as in persistent
+//! memory.
 //!
 //! `cargo run --release -p terrace --example pool`. With a directory behind `--` it also measures sections on the disk
 //! that this is on: of one thread without a sync, and of 1, 8 and 64 threads that wait for one, which they share.

@@ -58,8 +58,9 @@ pub struct TierUse {
 /// own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
-/// of words one below `words/`, each pool one below `pools/`. One process writes to a directory; processes that only read (`Access::Read`) share
-/// it, and no reader is let in beside a writer. The lock ends with the handle, or with the process.
+/// of words one below `words/`, each pool one below `pools/`. One process writes to a directory; processes that only
+/// read (`Access::Read`) share it, and no reader is let in beside a writer. The lock ends with the handle, or with
+/// the process.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -243,8 +244,8 @@ impl Database {
         self.names("maps", open, |file| matches!(file, "values.log" | "values.slab"))
     }
 
-    /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted: a
-    /// crash may have left others, in which nothing was ever told to be. What cannot be read is not taken for empty:
+    /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted:
+    /// a crash may have left others, in which nothing was ever told to be. What cannot be read is not taken for empty:
     /// a backup would lack it.
     fn names(
         &self,

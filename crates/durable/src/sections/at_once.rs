@@ -1,6 +1,6 @@
 //! Sections of a pool on a disk that run at once, under locks of their callers.
 //!
-//! Each lane has a buffer of its own; the image changes at commits alone, one at a time, each with its record. What is
+//! Each seat has a buffer of its own; the image changes at commits alone, one at a time, each with its record. What is
 //! shared by all is the allocator, of which there are two views:
 //! * *the image's*, which says what is allocated by sections that committed. A commit makes its allocations and frees
 //!   there, as part of its record.
@@ -63,7 +63,7 @@ impl<M: Memory> WordsMut for Changed<'_, M> {
     }
 }
 
-/// What lanes share.
+/// What seats share.
 pub(super) struct Shared<J: Memory> {
     log: Log<J>,
     reserved: Lines,
@@ -81,7 +81,7 @@ impl<J: Memory> Shared<J> {
     }
 }
 
-/// One lane.
+/// One seat.
 pub(super) struct AtOnce<J: Memory> {
     shared: Arc<Mutex<Shared<J>>>,
     heap: Heap,

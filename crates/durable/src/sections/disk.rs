@@ -1,14 +1,14 @@
 //! Pools on a disk: a working image in memory, and a journal in a file.
 //!
 //! # What is durable when
-//! * A section is one record of the journal, written at its commit and synced before [`Pool::section`] returns, together
-//!   with all that others committed meanwhile; with [`Options::waits`] off, by [`Pool::sync`].
+//! * A section is one record of the journal, written at its commit and synced before [`Pool::section`] returns,
+//!   together with all that others committed meanwhile; with [`Options::waits`] off, by [`Pool::sync`].
 //! * **kill -9** before the record is written: the section is not there. Behind that it is, acknowledged or not. **A
-//!   power cut** before the sync leaves it whole or, by its checksum, not at all, and nothing that was committed behind
-//!   it; after the sync it is there.
+//!   power cut** before the sync leaves it whole or, by its checksum, not at all, and nothing that was committed
+//!   behind it; after the sync it is there.
 //! * **A checkpoint** writes the used pages of the image to the one of two areas that does not count, syncs, and only
-//!   then stores the mark that names it and empties the log. A crash in it leaves the state before with all of its log,
-//!   or the new one.
+//!   then stores the mark that names it and empties the log. A crash in it leaves the state before with all of its
+//!   log, or the new one.
 //! * **A torn end** of the log ends it. **Damage** is what no crash explains: a state, a head or a record that was
 //!   synced and does not match its checksum. Opening names the file and the offset and serves nothing; read-only with
 //!   salvage it serves what comes before the damage.
@@ -26,7 +26,8 @@ use super::header::PAGES_MAX;
 use super::heap::{Heap, meta_pages};
 use super::logged::{self, Image, Log, Logged, Syncs};
 use super::media::{LINE, Media, PAGE};
-use super::pool::{LANES, LOG_BYTES_MAX, Options, Parts, Pool};
+use super::options::{LOG_BYTES_MAX, Options};
+use super::pool::{Parts, Pool, SEATS};
 use crate::error::{Error as MediumError, Result as MediumResult};
 use crate::journal::{Journal, JournalPiece, JournalShape, StatePen, Step as JournalStep, WORDS};
 use crate::medium::Medium;
@@ -203,12 +204,12 @@ impl Pool<Native> {
         let (media, engines): (_, Vec<Box<dyn Engine<Native>>>) = match options.at_once {
             false => (media, vec![Box::new(Logged::new(log, options.grain))]),
             true => {
-                let (media, lanes) = (media.shared(), 0..LANES);
+                let (media, seats) = (media.shared(), 0..SEATS);
                 let shared = Shared::new(log, heap, &media);
-                let lane = |_| -> Box<dyn Engine<Native>> {
+                let seat = |_| -> Box<dyn Engine<Native>> {
                     Box::new(AtOnce::new(Arc::clone(&shared), heap))
                 };
-                (media, lanes.map(lane).collect())
+                (media, seats.map(seat).collect())
             }
         };
         Ok(Pool::of(Parts {

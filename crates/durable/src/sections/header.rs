@@ -13,7 +13,7 @@ use super::EngineKind;
 use super::engine::Recovery;
 use super::error::{Error, Result};
 use super::media::{LINE, Media, PAGE};
-use super::pool::Options;
+use super::options::Options;
 use crate::checksum::Crc;
 use terrace_memory::{Domain, Memory};
 

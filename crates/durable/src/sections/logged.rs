@@ -98,8 +98,8 @@ impl<J: Memory> Log<J> {
         stored.and_then(|()| self.journal.forget_states()).map_err(|error| failed(&error))
     }
 
-    /// Appends runs as one record, after a checkpoint if there is no room, and applies them to the image. What failed is
-    /// not in the image: later sections do not see it.
+    /// Appends runs as one record, after a checkpoint if there is no room, and applies them to the image. What failed
+    /// is not in the image: later sections do not see it.
     pub(super) fn append<M: Memory>(&mut self, media: &Media<M>, runs: &[&[u8]]) -> Result<()> {
         let appended = match self.journal.append(runs) {
             Err(MediumError::NoRoom { .. }) => {

@@ -69,6 +69,7 @@ mod heap;
 mod joint;
 mod logged;
 mod media;
+mod options;
 mod plain;
 mod pool;
 mod record;
@@ -85,8 +86,9 @@ pub use error::{Error, Result};
 pub use header::VERSION;
 pub use heap::{HeapCensus, ROOTS};
 pub use joint::{Address, Both, Changes, Joint, Replayed};
+pub use options::Options;
 pub use plain::{Offset, Plain, Root};
-pub use pool::{Options, Pool};
+pub use pool::Pool;
 pub use step::{Step, Steps};
 pub use tx::Tx;
 

@@ -1,5 +1,5 @@
-//! A pool on a disk under crashes: sections appended to a journal, whose sectors, or pages, persist in any order until a
-//! sync.
+//! A pool on a disk under crashes: sections appended to a journal, whose sectors, or pages, persist in any order
+//! until a sync.
 //!
 //! Each section pushes a link with a blob of several sectors to a list, frees the oldest beyond a few, and counts
 //! itself. Sections sync now and then, and fill the log often enough for checkpoints. What recovery finds must be the
@@ -202,7 +202,8 @@ pub(super) fn disk(settings: &Settings) -> Explorer<Note> {
     explorer(Steps::ALL, settings)
 }
 
-/// Every step of the journal left out: the sync of a record, its checksum, the order of state, mark and log among them.
+/// Every step of the journal left out: the sync of a record, its checksum, the order of state, mark and log among
+/// them.
 pub(super) fn controls(
     test: &str,
     settings: &Settings,

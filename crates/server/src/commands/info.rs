@@ -447,8 +447,8 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
     }
 }
 
-/// One line for each pool of the directory: no command serves one, and whether this process has it open is the program's
-/// that the server is part of.
+/// One line for each pool of the directory: no command serves one, and whether this process has it open is the
+/// program's that the server is part of.
 fn pools(shared: &Shared, lines: &mut Lines) {
     let database = shared.maps.database();
     let open = database.open_pools();

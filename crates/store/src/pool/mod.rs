@@ -9,8 +9,8 @@
 //! * On a disk the heap is in memory, and a section is a record of a journal in a file, synced once for all sections
 //!   that wait. The engine is redo: the others would sync before each write, or write parts of sectors.
 //!
-//! Isolation is one lock a pool: its sections run one at a time, reads included, and wait for the disk without it. On a
-//! disk it can be the caller's instead ([`PoolOptions::at_once`]): sections run at once, and commit one at a time.
+//! Isolation is one lock a pool: its sections run one at a time, reads included, and wait for the disk without it. On
+//! a disk it can be the caller's instead ([`PoolOptions::at_once`]): sections run at once, and commit one at a time.
 
 mod open;
 
@@ -32,24 +32,25 @@ pub type Tx<'s> = sections::Tx<'s, Native>;
 /// How a pool is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// What makes its sections atomic. None: as it was made; a new one by its medium: shadow on byte-addressable memory,
-    /// redo on a disk, where nothing else can be asked for.
+    /// What makes its sections atomic. None: as it was made; a new one by its medium: shadow on byte-addressable
+    /// memory, redo on a disk, where nothing else can be asked for.
     pub engine: Option<EngineKind>,
-    /// Its size: on byte-addressable memory of the file, on a disk of the heap. None: as it was made; a new one 64 MiB.
+    /// Its size: on byte-addressable memory of the file, on a disk of the heap. None: as it was made; a new one 64
+    /// MiB.
     pub bytes: Option<u64>,
     /// Bytes of the log of a new pool, which bounds what one section may write. None: 256 KiB in memory; on a disk a
     /// quarter of the heap, from 1 to 64 MiB.
     pub log_bytes: Option<u64>,
-    /// The caller's number for what lies in it, the version of its structures say: opening with another one is refused.
-    /// None: as it was made; a new one 0.
+    /// The caller's number for what lies in it, the version of its structures say: opening with another one is
+    /// refused. None: as it was made; a new one 0.
     pub layout: Option<u64>,
     /// On a disk: whether a section returns only when it is durable, together with those that others committed
     /// meanwhile. Otherwise [`Pool::sync`] makes all of them so, and a power cut before takes the last ones.
     pub waits: bool,
     /// On a disk: whether sections of several threads run at once. Who reads or writes what others change then holds a
     /// lock of their own for it, taken before the section and held until it has returned; what different locks protect
-    /// lies in different words of 8 bytes, as objects do. A lock that is missing costs wrong values, never memory safety.
-    /// What a section frees is used again by later ones. Refused in memory.
+    /// lies in different words of 8 bytes, as objects do. A lock that is missing costs wrong values, never memory
+    /// safety. What a section frees is used again by later ones. Refused in memory.
     pub at_once: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
     pub domain: Domain,
@@ -185,7 +186,8 @@ impl Pool {
     /// # Errors
     /// Those of `body`, which can be of any type that takes a [`SectionError`].
     /// [`SectionTooLarge`](SectionError::SectionTooLarge), [`InnerFailed`](SectionError::InnerFailed),
-    /// [`Closed`](SectionError::Closed); [`Disk`](SectionError::Disk): then it may be there when the pool is opened again.
+    /// [`Closed`](SectionError::Closed); [`Disk`](SectionError::Disk): then it may be there when the pool is opened
+    /// again.
     pub fn section<R, E: From<SectionError>>(
         &self,
         body: impl FnOnce(&mut Tx<'_>) -> std::result::Result<R, E>,

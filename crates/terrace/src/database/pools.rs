@@ -6,8 +6,8 @@ use std::sync::{MutexGuard, PoisonError};
 use terrace_store::{Pool, PoolOptions, Result};
 
 impl Database {
-    /// The pool `name`, opened or made: a heap of the caller's own structures, changed by failure-atomic sections. It has
-    /// the database's domain and budget, and otherwise what [`PoolOptions::default`] says.
+    /// The pool `name`, opened or made: a heap of the caller's own structures, changed by failure-atomic sections. It
+    /// has the database's domain and budget, and otherwise what [`PoolOptions::default`] says.
     ///
     /// ```
     /// use terrace::pool::{Offset, Root};
@@ -42,8 +42,8 @@ impl Database {
         self.pool_with(name, |options| options)
     }
 
-    /// The pool `name`; if it is not open yet, opened with these options as changed by `adjust`. One that is open must be
-    /// of the engine, size and layout that they name.
+    /// The pool `name`; if it is not open yet, opened with these options as changed by `adjust`. One that is open
+    /// must be of the engine, size and layout that they name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
