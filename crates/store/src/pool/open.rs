@@ -67,6 +67,12 @@ impl Taken {
         self.bytes += bytes;
         Ok(())
     }
+
+    /// Gives back what an opening took beyond this.
+    fn keep(&mut self, bytes: u64) {
+        self.budget.give(self.bytes.saturating_sub(bytes));
+        self.bytes = self.bytes.min(bytes);
+    }
 }
 
 impl Drop for Taken {
@@ -153,6 +159,7 @@ fn of_disk(
     medium.read_all()?;
     let pool = sections::Pool::open_on_disk(medium, &wanted)?;
     let bytes = pool.heap_bytes();
+    taken.keep(bytes + pool.log_use().map_or(0, |[_, log]| log));
     if let Some(asked) = options.bytes {
         must_match(path, "size in bytes", &bytes, &rounded(asked, true))?;
     }
