@@ -200,8 +200,13 @@ pub unsafe extern "C" fn terrace_pool_release(pool: *mut Pool) {
 }
 
 /// A section as C has it: it is used by pointer alone, while its body runs.
-#[derive(Debug)]
 pub struct Section<'s, 't>(&'t mut Tx<'s>);
+
+impl std::fmt::Debug for Section<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Section").finish_non_exhaustive()
+    }
+}
 
 /// What a caller runs as a section.
 type Body = unsafe extern "C" fn(*mut Section<'_, '_>, *mut c_void) -> c_int;
