@@ -242,3 +242,6 @@ fn refusal(shape: &JournalShape, options: &Options, path: &std::path::Path) -> O
     let wanted = options.layout.filter(|wanted| *wanted != layout)?;
     mismatch("layout", layout.to_string(), wanted.to_string())
 }
+
+#[cfg(test)]
+mod tests;
