@@ -1,5 +1,5 @@
-//! The example in C is built against the library, every warning an error, also as C++, and run twice on each medium: the
-//! second run finds what the first one left. Where a compiler is missing that is passed over, with a line.
+//! The example in C is built against the library, every warning an error, also as C++, and run twice on each medium:
+//! the second run finds what the first one left. Where a compiler is missing that is passed over, with a line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! Power cuts: a disk of which, at any write or sync, a cut leaves what was synced and any of the sectors that were not.
-//! After each, every section that had returned is there, whole; without any one of the journal's steps that a first life
-//! needs, some cut shows it.
+//! Power cuts: a disk of which a power cut, at any write or sync, leaves what was synced and any of the sectors that were
+//! not. After each, every section that had returned is there, whole; without any one of the journal's steps that a first
+//! life needs, some power cut shows it.
 
 use super::*;
 use crate::journal::Steps;
@@ -31,7 +31,7 @@ struct State {
     unsynced: Vec<(usize, Vec<u8>)>,
     random: u64,
     acknowledged: u64,
-    /// What cuts left, and what had been acknowledged.
+    /// What power cuts left, and what had been acknowledged.
     cuts: Vec<(Vec<u8>, u64)>,
     is_cut: bool,
 }
@@ -153,7 +153,7 @@ fn counted(pool: &Pool<Native>) -> std::result::Result<u64, String> {
     }
 }
 
-/// What is wrong after some cut, if anything is; and how many cuts there were.
+/// What is wrong after some power cut, if anything is; and how many of them there were.
 fn cuts(steps: Steps, seed: u64) -> std::result::Result<usize, String> {
     let device = Device::of(vec![0; DISK_BYTES as usize], seed);
     let shape = options(Steps::ALL).disk_shape(HEAP_BYTES).expect("a shape");
