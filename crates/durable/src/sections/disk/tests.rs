@@ -1,6 +1,6 @@
-//! Power cuts: a disk of which a power cut, at any write or sync, leaves what was synced and any of the sectors that were
-//! not. After each, every section that had returned is there, whole; without any one of the journal's steps that a first
-//! life needs, some power cut shows it.
+//! Power cuts: a disk of which a power cut, at any write or sync, leaves what was synced and any of the sectors
+//! that were not. After each, every section that had returned is there, whole; without any one of the journal's
+//! steps that a first life needs, some power cut shows it.
 
 use super::*;
 use crate::journal::Steps;
