@@ -86,7 +86,7 @@ enum Command {
     #[command(after_help = "Examples:\n  \
                       terrace backup ./data ./backups/monday\n  \
                       terrace backup --server 127.0.0.1:6379 ./data monday\n\n\
-                      Queues, ledgers and word tables are not in it; the command names them.")]
+                      Queues, ledgers, word tables and pools are not in it; the command names them.")]
     Backup(backup::BackupArguments),
     /// Make a directory from a backup, or verify the backup
     #[command(after_help = "Examples:\n  \
@@ -98,7 +98,7 @@ enum Command {
                       terrace sql ./data\n  \
                       terrace sql ./data 'SELECT * FROM stock WHERE pieces < 5' --format csv")]
     Sql(sql::Arguments),
-    /// Print the maps, queues, ledgers and word tables of a directory
+    /// Print the maps, queues, ledgers, word tables and pools of a directory
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
     /// Watch a running server: requests, memory, cold reads, slow clients

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
-use terrace::{Config, Database, Kind, Map, Queue, RecoveryProcedure, RecoveryReport, Words};
+use terrace::{
+    Config, Database, Kind, Map, PoolStats, Queue, RecoveryProcedure, RecoveryReport, Words,
+};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -29,7 +31,7 @@ pub struct Arguments {
     flags: MapFlags,
 }
 
-/// Opens every map, queue and word table, as a server would, and closes it again.
+/// Opens every map, queue, word table, ledger and pool, and closes it again.
 pub fn main(arguments: &Arguments) -> Outcome {
     settings::must_exist(&arguments.dir)?;
     let flags = &arguments.flags.0;
@@ -45,11 +47,12 @@ pub fn main(arguments: &Arguments) -> Outcome {
         }
     }
     let (queues, words) = (open_queues(&db, &config)?, open_words(&db, &config)?);
-    let ledgers = open_ledgers(&db, &config)?;
+    let (ledgers, pools) = (open_ledgers(&db, &config)?, open_pools(&db)?);
     if !arguments.json {
         ledgers.iter().try_for_each(|(name, stats)| print(told_of_ledger(name, stats)))?;
         queues.iter().try_for_each(|(name, queue)| print(told_of_queue(name, queue)))?;
         words.iter().try_for_each(|(name, words)| print(told_of_words(name, words)))?;
+        pools.iter().try_for_each(|(name, stats)| print(told_of_pool(name, stats)))?;
         if arguments.explain {
             print(DiskReport::of(&db))?;
         }
@@ -58,10 +61,12 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let queues: Vec<_> = queues.iter().map(|(name, queue)| row_of_queue(name, queue)).collect();
     let words: Vec<_> = words.iter().map(|(name, words)| row_of_words(name, words)).collect();
     let ledgers: Vec<_> = ledgers.iter().map(|(name, stats)| row_of_ledger(name, stats)).collect();
+    let pools: Vec<_> = pools.iter().map(|(name, stats)| row_of_pool(name, stats)).collect();
     let disk = DiskReport::of(&db);
     db.close().map_err(Failure::new)?;
     print_json(&json!({
-        "maps": rows, "queues": queues, "words": words, "ledgers": ledgers, "disk": disk,
+        "maps": rows, "queues": queues, "words": words, "ledgers": ledgers, "pools": pools,
+        "disk": disk,
     }))
 }
 
@@ -71,6 +76,33 @@ fn open_ledgers(db: &Database, config: &Config) -> Result<Vec<(String, LedgerSta
         Ok((name, stats))
     };
     db.ledger_names().map_err(Failure::new)?.into_iter().map(open).collect()
+}
+
+fn open_pools(db: &Database) -> Result<Vec<(String, PoolStats)>, Failure> {
+    let open = |name: String| {
+        let stats = settings::open_pool(db, &name)?.stats().map_err(Failure::new)?;
+        Ok((name, stats))
+    };
+    db.pool_names().map_err(Failure::new)?.into_iter().map(open).collect()
+}
+
+fn row_of_pool(name: &str, stats: &PoolStats) -> serde_json::Value {
+    json!({
+        "name": name, "engine": stats.engine, "on_disk": stats.is_on_disk, "objects": stats.objects,
+        "objects_bytes": stats.objects_bytes, "heap_bytes": stats.heap_bytes, "replayed": stats.replayed,
+    })
+}
+
+fn told_of_pool(name: &str, stats: &PoolStats) -> String {
+    let where_it_is = if stats.is_on_disk { "on a disk" } else { "in memory" };
+    format!(
+        "pool {name}: {} objects in {} of a heap of {}, {} {where_it_is}; {} sections applied again",
+        stats.objects,
+        format_size(stats.objects_bytes),
+        format_size(stats.heap_bytes),
+        stats.engine,
+        stats.replayed
+    )
 }
 
 fn row_of_ledger(name: &str, stats: &LedgerStats) -> serde_json::Value {

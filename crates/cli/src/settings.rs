@@ -12,7 +12,7 @@ use terrace::config::{
 use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
 use terrace::memory::profile::MemoryCosts;
-use terrace::{Access, Database, Map, MapOpener, MapOptions, Queue, Words};
+use terrace::{Access, Database, Map, MapOpener, MapOptions, Pool, Queue, Words};
 
 /// Every key of the configuration as a flag.
 #[derive(Clone, Default)]
@@ -352,6 +352,15 @@ pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, F
     let place = path.unwrap_or_else(|| db.dir().join("words"));
     let options = |base| config.words_options_of(name, base);
     db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))
+}
+
+/// Opens one pool as it was made; tells what is damaged.
+pub fn open_pool(db: &Database, name: &str) -> Result<Pool, Failure> {
+    let pool = db.pool(name).map_err(|e| locked_or(db.dir(), e))?;
+    for what in pool.damage() {
+        say(format_args!("terrace: pool {name}: {what}"));
+    }
+    Ok(pool)
 }
 
 /// Word tables in the database's directory, and those of the settings that lie elsewhere and are there.

@@ -10,7 +10,7 @@ use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
 use terrace::memory::prestore::{self, SiteReport};
 use terrace::words::WordsStats;
-use terrace::{Database, Map, Queue, TierUse};
+use terrace::{Database, Map, Pool, Queue, TierUse};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -210,7 +210,41 @@ impl WordsReport {
     }
 }
 
-/// Opens (and so recovers) every map, queue, word table and ledger, and reports.
+#[derive(Serialize)]
+struct PoolReport {
+    name: String,
+    engine: String,
+    medium: &'static str,
+    layout: u64,
+    objects: u64,
+    objects_bytes: u64,
+    heap_bytes: u64,
+    log_used_bytes: u64,
+    log_bytes: u64,
+    replayed: u64,
+    damaged_parts: usize,
+}
+
+impl PoolReport {
+    fn of(name: String, pool: &Pool) -> Result<PoolReport, Failure> {
+        let stats = pool.stats().map_err(Failure::new)?;
+        Ok(PoolReport {
+            name,
+            engine: stats.engine,
+            medium: if stats.is_on_disk { "disk" } else { "memory" },
+            layout: stats.layout,
+            objects: stats.objects,
+            objects_bytes: stats.objects_bytes,
+            heap_bytes: stats.heap_bytes,
+            log_used_bytes: stats.log_used_bytes,
+            log_bytes: stats.log_bytes,
+            replayed: stats.replayed,
+            damaged_parts: stats.damage.len(),
+        })
+    }
+}
+
+/// Opens (and so recovers) every map, queue, word table, ledger and pool, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
@@ -240,6 +274,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         let table = settings::open_words(&db, &name, &config)?;
         words.push(WordsReport::of(name, table.stats()));
     }
+    let pools = pool_reports(&db)?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores, disk) = (db.tiers(), prestore::report(), DiskReport::of(&db));
     db.close().map_err(Failure::new)?;
@@ -254,6 +289,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "queues": queues,
             "ledgers": ledgers,
             "words": words,
+            "pools": pools,
             "pre_stores": pre_stores,
         }));
     }
@@ -273,6 +309,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if !words.is_empty() {
         print(format_args!("{}\n", words_table(&words)))?;
     }
+    if !pools.is_empty() {
+        print(format_args!("{}\n", pool_table(&pools)))?;
+    }
     shown(&pre_stores).map_or(Ok(()), print)
 }
 
@@ -288,6 +327,30 @@ fn words_table(words: &[WordsReport]) -> String {
             w.buckets.to_string(),
             format_size(w.file_bytes),
             format_size(w.memory_bytes),
+        ]
+    }));
+    table(&rows)
+}
+
+fn pool_reports(db: &Database) -> Result<Vec<PoolReport>, Failure> {
+    let names = db.pool_names().map_err(Failure::new)?.into_iter();
+    let report = |name: String| PoolReport::of(name.clone(), &settings::open_pool(db, &name)?);
+    names.map(report).collect()
+}
+
+fn pool_table(pools: &[PoolReport]) -> String {
+    let head = ["pool", "engine", "medium", "layout", "objects", "bytes", "heap", "log used"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(pools.iter().map(|p| {
+        vec![
+            p.name.clone(),
+            p.engine.clone(),
+            p.medium.into(),
+            p.layout.to_string(),
+            p.objects.to_string(),
+            format_size(p.objects_bytes),
+            format_size(p.heap_bytes),
+            format_size(p.log_used_bytes),
         ]
     }));
     table(&rows)

@@ -168,6 +168,28 @@ impl Directory<'_> {
         }
     }
 
+    fn pool(&self, name: &str) -> Result<Verified, Failure> {
+        let file = self.dir.join("pools").join(name);
+        let whole = self.open(false)?;
+        let damage = match whole.pool(name).and_then(|pool| pool.stats()) {
+            Ok(stats) => {
+                let pool = whole.pool(name).map_err(Failure::new)?;
+                let holds = format!("{} objects", stats.objects);
+                let mut verified = Verified::new(pool.path().to_path_buf(), holds);
+                let what = match stats.is_on_disk {
+                    true => "verified the state, the log and the allocation metadata",
+                    false => {
+                        "verified the allocation metadata; what lies in a pool in memory has no checksum"
+                    }
+                };
+                verified.notes.push(what.into());
+                return Ok(verified);
+            }
+            Err(error) => error,
+        };
+        self.failed(file, damage)
+    }
+
     fn failed(&self, file: PathBuf, error: Error) -> Result<Verified, Failure> {
         match is_about_files(&error) {
             true => Ok(Verified { damage: vec![Damage::told(error)], ..Verified::new(file, "") }),
@@ -245,8 +267,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let queues = db.queue_names().map_err(Failure::new)?;
     let ledgers = db.ledger_names().map_err(Failure::new)?;
     let words = settings::words_there(&db, &config)?;
+    let pools = db.pool_names().map_err(Failure::new)?;
     drop(db);
-    let all = maps.len() + queues.len() + ledgers.len() + words.len();
+    let all = maps.len() + queues.len() + ledgers.len() + words.len() + pools.len();
     let mut report = Report { json: arguments.json, files: Vec::new(), bar: bar(all as u64) };
     for name in &maps {
         report.next(&format!("map {name}"), || of.map(name))?;
@@ -260,6 +283,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     }
     for name in &words {
         report.next(&format!("words {name}"), || Ok(vec![of.words(name)?]))?;
+    }
+    for name in &pools {
+        report.next(&format!("pool {name}"), || Ok(vec![of.pool(name)?]))?;
     }
     report.end(&arguments.dir)
 }

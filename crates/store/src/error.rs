@@ -196,6 +196,9 @@ pub enum Error {
         /// Why it cannot be, and what can.
         why: String,
     },
+    /// A section of a pool.
+    #[error(transparent)]
+    Section(#[from] terrace_durable::sections::Error),
     /// The file or device below.
     #[error(transparent)]
     Medium(terrace_durable::Error),

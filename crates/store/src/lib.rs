@@ -3,7 +3,7 @@
 //! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
 //! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
 //! map is opened (minimal persistence, Wu, section 2.4), or is kept beside them. A [`Queue`] is a bounded ring, and
-//! [`Words`] a table of 64-bit words. Nothing here knows of any transport.
+//! [`Words`] a table of 64-bit words; a [`Pool`] has the caller's own structures. Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +37,7 @@ mod open;
 mod options;
 mod pace;
 mod plan;
+pub mod pool;
 mod pressure;
 pub mod queue;
 mod range;
@@ -75,6 +76,7 @@ pub use moments::{Moment, Moments};
 pub use options::{Durability, IndexTier, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 #[doc(hidden)]
 pub use pace::Pace;
+pub use pool::{Pool, PoolOptions, PoolStats};
 pub use pressure::Wait;
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};
 pub use range::Range;

@@ -453,6 +453,7 @@ fn lacks(db: &Database) -> crate::Result<Vec<String>> {
         of("the queues", db.queue_names()?),
         of("the ledgers", db.ledger_names()?),
         of("the word tables", db.words_names()?),
+        of("the pools", db.pool_names()?),
     ];
     Ok(all.into_iter().flatten().collect())
 }

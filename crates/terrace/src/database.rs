@@ -1,9 +1,10 @@
-//! A directory of maps, queues, ledgers and word tables, opened as one.
+//! A directory of maps, queues, ledgers, word tables and pools, opened as one.
 
 mod ledgers;
 mod map_opener;
 mod medium;
 mod opening;
+mod pools;
 mod queues;
 mod transactions;
 mod words;
@@ -23,7 +24,7 @@ use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
 use terrace_store::{
     Access, DirectoryLock, DiskBudget, DiskSpace, Error, FarMemory, IndexTier, Map, MapOptions,
-    Queue, Result, Together, Words,
+    Pool, Queue, Result, Together, Words,
 };
 use terrace_transact::ledger::Ledger;
 
@@ -55,12 +56,13 @@ pub struct TierUse {
     pub ledgers: Vec<String>,
 }
 
-/// A directory of maps, queues and word tables. They share one memory budget, but for those in tiers of their
+/// A directory of maps, queues, word tables and pools. They share one memory budget, but for those in tiers of their
 /// own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
-/// of words one below `words/`. One process writes to a directory; processes that only read (`Access::Read`) share
-/// it, and no reader is let in beside a writer. The lock ends with the handle, or with the process.
+/// of words one below `words/`, each pool one below `pools/`. One process writes to a directory; processes that only
+/// read (`Access::Read`) share it, and no reader is let in beside a writer. The lock ends with the handle, or with
+/// the process.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -70,6 +72,7 @@ pub struct Database {
     queues: Mutex<BTreeMap<String, Queue>>,
     queue_changes: Mutex<()>,
     words: Mutex<BTreeMap<String, Words>>,
+    pools: Mutex<BTreeMap<String, Pool>>,
     ledgers: Mutex<BTreeMap<String, OpenedLedger>>,
     /// Where transactions that write to several maps are noted.
     together: Together,
@@ -189,6 +192,7 @@ impl Database {
             queues: Mutex::default(),
             queue_changes: Mutex::default(),
             words: Mutex::default(),
+            pools: Mutex::default(),
             ledgers: Mutex::default(),
             tiers: Mutex::default(),
             _lock: lock,
@@ -257,8 +261,8 @@ impl Database {
         self.names("maps", open, |file| matches!(file, "values.log" | "values.slab"))
     }
 
-    /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted: a
-    /// crash may have left others, in which nothing was ever told to be. What cannot be read is not taken for empty:
+    /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted:
+    /// a crash may have left others, in which nothing was ever told to be. What cannot be read is not taken for empty:
     /// a backup would lack it.
     fn names(
         &self,
@@ -438,7 +442,7 @@ impl Database {
         Some(opened.index.as_ref().unwrap_or(&opened.share).name.clone())
     }
 
-    /// Makes everything acknowledged before the call durable, in every map, queue and ledger that is open.
+    /// Makes everything acknowledged before the call durable, in every map, queue, ledger and pool that is open.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -457,11 +461,13 @@ impl Database {
         let ledgers: Vec<Ledger> =
             self.ledgers().values().map(|opened| opened.ledger.clone()).collect();
         let synced = maps.iter().map(Map::sync).chain(queues.iter().map(Queue::sync));
+        let pools: Vec<Pool> = self.pools().values().cloned().collect();
         let synced = synced.chain(ledgers.iter().map(Ledger::sync));
+        let synced = synced.chain(pools.iter().map(Pool::sync));
         synced.fold(Ok(()), Result::and)
     }
 
-    /// Flushes and closes every map, queue and ledger, and lets go of word tables, which have nothing to flush.
+    /// Flushes and closes every map, queue, ledger and pool, and lets go of word tables, which have nothing to flush.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -478,10 +484,12 @@ impl Database {
         let maps = std::mem::take(&mut *self.maps());
         let queues = std::mem::take(&mut *self.queues());
         let ledgers = std::mem::take(&mut *self.ledgers());
+        let pools = std::mem::take(&mut *self.pools());
         self.tables_of_words().clear();
         let closed =
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
         let closed = closed.chain(ledgers.values().map(|opened| opened.ledger.close()));
+        let closed = closed.chain(pools.values().map(Pool::close));
         closed.fold(Ok(()), Result::and)
     }
 
@@ -519,6 +527,7 @@ fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
             "map" => "map name",
             "queue" => "queue name",
             "ledger" => "ledger name",
+            "pool" => "pool name",
             _ => "words name",
         };
         return Err(Error::Option { field, why });

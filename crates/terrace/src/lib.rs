@@ -1,4 +1,4 @@
-//! Terrace, the library people embed: a directory of durable maps, queues and word tables on this machine's
+//! Terrace, the library people embed: a directory of durable maps, queues, word tables and pools on this machine's
 //! memory.
 //!
 //! ```
@@ -26,14 +26,17 @@ pub use config::{Config, ConfigError};
 pub use database::{Database, MapOpener, MapTiers, Opening, SHARED_TIER, TierUse, durability_of};
 pub use terrace_memory as memory;
 pub use terrace_store::laboratory;
+pub use terrace_store::pool;
+pub use terrace_store::pool::plain;
 pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, DiskBudget, DiskSpace, DiskUse, Domain, Durability,
     Error, IndexTier, Items, Kind, Map, MapBuilder, MapOptions, MapSnapshot, MapStats, Moment,
-    Moments, Persist, Popped, Queue, QueueBuilder, QueueOptions, QueueStats, Range, RecordEnd,
-    Records, RecoveryProcedure, RecoveryReport, Result, Session, TornTail, Transaction, Value,
-    ValueDesign, Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
+    Moments, Persist, Pool, PoolOptions, PoolStats, Popped, Queue, QueueBuilder, QueueOptions,
+    QueueStats, Range, RecordEnd, Records, RecoveryProcedure, RecoveryReport, Result, Session,
+    TornTail, Transaction, Value, ValueDesign, Wait, Watch, WhenFull, Words, WordsBuilder,
+    WordsOptions, WordsSession,
 };
 pub use terrace_transact::{Call, Procedure, ProcedureError, ProcedureStats, device, ledger};
 pub use typed::{Key, KeyParts, TypedItems, TypedMap};

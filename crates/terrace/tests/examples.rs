@@ -20,6 +20,7 @@ examples! {
     dispatch in "../examples/dispatch.rs";
     jobs in "../examples/jobs.rs";
     larger_than_memory in "../examples/larger_than_memory.rs";
+    pool in "../examples/pool.rs";
     time_series in "../examples/time_series.rs";
 }
 

@@ -17,6 +17,7 @@ pub const ROOMS: &[&str] = &[
     "advise",
     "dirtbuster",
     "terrace",
+    "pools",
     "query",
     "experiments",
     "server",

@@ -8,6 +8,7 @@ const SAFETY_WITHIN_LINES: usize = 8;
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/memory/",
     "crates/prestore/",
+    "crates/pools/",
     "crates/machine/",
     "crates/index/",
     "crates/lockfree/",

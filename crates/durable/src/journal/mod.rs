@@ -200,6 +200,17 @@ impl<M: Memory> Journal<M> {
         Ok(())
     }
 
+    /// Gives the memory back that mirrors the states on a disk: an owner who has the state elsewhere needs it no more.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn forget_states(&mut self) -> Result<()> {
+        let (from, to) = (self.shape.area(0), self.shape.log());
+        // SAFETY: nobody else uses the medium (claimed). The areas are read when the journal is opened and written by
+        // `set_state` from their beginning; both borrow the journal alone, as this does.
+        unsafe { self.medium().release_memory(from, to - from) }
+    }
+
     /// The words beside the state.
     pub fn words(&self) -> [u64; WORDS] {
         self.mark.words

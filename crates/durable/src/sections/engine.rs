@@ -1,7 +1,9 @@
 //! What the three engines have in common: the trait, the report of a recovery, and the options.
 
 use super::error::Result;
+use super::heap::HeapCensus;
 use super::media::Media;
+use std::collections::BTreeMap;
 use std::fmt;
 use terrace_memory::Memory;
 
@@ -137,6 +139,9 @@ impl Written {
     }
 }
 
+/// A census of the heap, and offset and bytes of every object.
+pub(super) type Walked = (HeapCensus, BTreeMap<u64, u64>);
+
 /// What makes sections atomic and durable. Offsets are those of the heap.
 ///
 /// The pool calls `write` any number of times and then `commit` or `abort`, under its lock. What a
@@ -147,6 +152,22 @@ pub(super) trait Engine<M: Memory>: Send {
     fn read(&self, media: &Media<M>, at: u64, target: &mut [u8]);
     /// Copies in, as part of the open section.
     fn write(&mut self, media: &Media<M>, at: u64, source: &[u8]) -> Result<()>;
+    /// Allocates in the open section, where the engine does that itself.
+    fn allocate(&mut self, _media: &Media<M>, _bytes: u64) -> Option<Result<u64>> {
+        None
+    }
+    /// Frees likewise.
+    fn free(&mut self, _media: &Media<M>, _at: u64) -> Option<Result<()>> {
+        None
+    }
+    /// Bytes that an object may use, likewise.
+    fn room_of(&self, _media: &Media<M>, _at: u64) -> Option<Option<u64>> {
+        None
+    }
+    /// Walks the heap likewise.
+    fn walk(&self, _media: &Media<M>) -> Option<Result<Walked, String>> {
+        None
+    }
     /// Makes the open section's writes durable, all or none.
     fn commit(&mut self, media: &Media<M>) -> Result<()>;
     /// Takes the open section's writes back.
@@ -154,6 +175,14 @@ pub(super) trait Engine<M: Memory>: Send {
     /// Background work, between sections.
     fn maintain(&mut self, _media: &Media<M>) -> Maintenance {
         Maintenance::default()
+    }
+    /// The end: what an orderly one leaves to the next opening.
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Bytes of the log that the next opening would read, and of the whole log; of a log in a file.
+    fn log_use(&self) -> Option<[u64; 2]> {
+        None
     }
     /// A number that grows with every section, for the clean mark: recovery must reach it again.
     fn progress(&self) -> u64;

@@ -41,6 +41,20 @@ pub enum Error {
         /// The domain found.
         found: String,
     },
+    /// An engine that is of no use on a disk.
+    #[error(
+        "a pool on a disk is of the redo engine, not {asked}: undo would sync before each write, and shadow's unit is a \
+         line of 64 bytes, which no disk writes alone; leave the engine out"
+    )]
+    EngineOfMemory {
+        /// The engine asked for.
+        asked: EngineKind,
+    },
+    /// Sections at once, in memory.
+    #[error(
+        "sections of a pool in memory run one at a time; leave at_once out, or divide the data into several pools"
+    )]
+    OneAtATime,
     /// The memory is too small for a pool with these options.
     #[error("the memory has {has_bytes} bytes, a pool with these options needs {needs_bytes}")]
     MemoryTooSmall {
@@ -104,6 +118,16 @@ pub enum Error {
     /// The pool was opened read-only.
     #[error("the pool is open read-only; open it for writing to change it")]
     ReadOnly,
+    /// The pool was closed, by this handle or another one on it.
+    #[error("the pool was closed; open it again")]
+    Closed,
+    /// A write or sync of the pool's file failed, this one or an earlier one. Whether the section of this call, and
+    /// others that had not returned, are there is known when the pool is opened again; nothing is changed until then.
+    #[error("the pool's file takes no more: {what}; open the pool again to see what is there")]
+    Disk {
+        /// What failed.
+        what: String,
+    },
     /// Called from inside a section of the same thread.
     #[error("{what} inside a section of the same thread; call it after the section")]
     InsideSection {

@@ -13,7 +13,7 @@ use super::EngineKind;
 use super::engine::Recovery;
 use super::error::{Error, Result};
 use super::media::{LINE, Media, PAGE};
-use super::pool::Options;
+use super::options::Options;
 use crate::checksum::Crc;
 use terrace_memory::{Domain, Memory};
 
@@ -27,7 +27,7 @@ const STATE_AT: [u64; 2] = [1024, 1024 + LINE];
 const IDENTITY_WORDS: usize = 8;
 const STATE_WORDS: usize = 4;
 /// More pages than this have no number in a journal record.
-const PAGES_MAX: u64 = (1 << 24) - (1 << 12);
+pub(super) const PAGES_MAX: u64 = (1 << 24) - (1 << 12);
 /// Bytes of a slot in a checkpoint.
 pub(super) const SLOT_BYTES: u64 = 24;
 
@@ -239,8 +239,8 @@ impl Identity {
             let (found, wanted) = (self.engine.to_string(), wanted.to_string());
             return Err(Error::Mismatch { field: "engine", found, wanted });
         }
-        if self.layout != options.layout {
-            let (found, wanted) = (self.layout.to_string(), options.layout.to_string());
+        if let Some(wanted) = options.layout.filter(|wanted| *wanted != self.layout) {
+            let (found, wanted) = (self.layout.to_string(), wanted.to_string());
             return Err(Error::Mismatch { field: "layout", found, wanted });
         }
         Ok(())

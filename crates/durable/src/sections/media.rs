@@ -22,7 +22,7 @@ type Overlay = Mutex<BTreeMap<u64, [u8; LINE as usize]>>;
 /// A memory that belongs to one pool.
 ///
 /// Invariant: methods that store are called under the pool's lock, or before the pool is shared, so
-/// nobody reads or writes the same bytes meanwhile.
+/// nobody reads or writes the same bytes meanwhile. Of a [shared](Media::shared) one, nobody writes meanwhile.
 #[derive(Debug)]
 pub(super) struct Media<M> {
     memory: M,
@@ -32,6 +32,8 @@ pub(super) struct Media<M> {
     /// Lines written back for each [`Purpose`].
     written: [AtomicU64; 4],
     overlay: Option<Overlay>,
+    /// Several sections may read while one is applied: bytes are copied so that a race is no more than a wrong value.
+    is_shared: bool,
 }
 
 impl<M: Memory> Media<M> {
@@ -42,17 +44,29 @@ impl<M: Memory> Media<M> {
         if !domain.is_byte_addressable() {
             return Err(Error::NotByteAddressable { found: domain.to_string() });
         }
+        Ok(Media::of(memory, steps, domain == Domain::Adr, read_only))
+    }
+
+    /// A working image: what is stored there is durable elsewhere, or lost with the process.
+    pub(super) fn working(memory: M) -> Media<M> {
+        Media::of(memory, Steps::ALL, false, false)
+    }
+
+    /// From here on stores stay in a buffer.
+    pub(super) fn frozen(self) -> Media<M> {
+        Media { overlay: Some(Overlay::default()), ..self }
+    }
+
+    /// For sections that run at once: one thread at a time stores, and others may read meanwhile.
+    pub(super) fn shared(self) -> Media<M> {
+        Media { is_shared: true, ..self }
+    }
+
+    fn of(memory: M, steps: Steps, write_backs: bool, read_only: bool) -> Media<M> {
         let overlay = read_only.then(Overlay::default);
-        let write_backs = domain == Domain::Adr;
         let claim = memory.claim(0, memory.len());
-        Ok(Media {
-            memory,
-            _claim: claim,
-            steps,
-            write_backs,
-            written: Default::default(),
-            overlay,
-        })
+        let written = Default::default();
+        Media { memory, _claim: claim, steps, write_backs, written, overlay, is_shared: false }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -113,8 +127,12 @@ impl<M: Memory> Media<M> {
     #[inline]
     pub(super) fn read(&self, at: u64, target: &mut [u8]) {
         self.check(at, target.len() as u64);
-        // SAFETY: in bounds (asserted); nobody writes meanwhile, by the invariant of `Media`.
-        unsafe { self.memory.read(at, target) };
+        match self.is_shared {
+            // SAFETY: in bounds (asserted); others may write meanwhile, and `target` has the room.
+            true => unsafe { self.memory.copy_changing(at, target.as_mut_ptr(), target.len()) },
+            // SAFETY: in bounds (asserted); nobody writes meanwhile, by the invariant of `Media`.
+            false => unsafe { self.memory.read(at, target) },
+        }
         if let Some(overlay) = &self.overlay {
             overlay_read(&overlay.lock(), at, target);
         }
@@ -128,6 +146,8 @@ impl<M: Memory> Media<M> {
         }
         match <[u8; 8]>::try_from(source) {
             Ok(word) if at.is_multiple_of(8) => self.store(at, u64::from_le_bytes(word)),
+            // SAFETY: in bounds (asserted); nobody else writes, by the invariant of `Media`.
+            _ if self.is_shared => unsafe { self.memory.write_changing(at, source) },
             // SAFETY: in bounds (asserted); nobody else is at it, by the invariant of `Media`.
             _ => unsafe { self.memory.write(at, source) },
         }

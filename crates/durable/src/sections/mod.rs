@@ -59,12 +59,17 @@
 //! Each step that recovery relies on has a name, [`Step`]; with the feature `faults` a pool can be
 //! opened without it, to show that a crash test notices.
 
+mod at_once;
+mod buffer;
+mod disk;
 mod engine;
 mod error;
 mod header;
 mod heap;
 mod joint;
+mod logged;
 mod media;
+mod options;
 mod plain;
 mod pool;
 mod record;
@@ -81,8 +86,9 @@ pub use error::{Error, Result};
 pub use header::VERSION;
 pub use heap::{HeapCensus, ROOTS};
 pub use joint::{Address, Both, Changes, Joint, Replayed};
+pub use options::Options;
 pub use plain::{Offset, Plain, Root};
-pub use pool::{Options, Pool};
+pub use pool::Pool;
 pub use step::{Step, Steps};
 pub use tx::Tx;
 

@@ -1,15 +1,14 @@
 //! A pool: a memory, its engine, and the door to sections.
 
-use super::engine::{Engine, EngineKind, Grain, Maintenance, Recovery, Written};
+use super::engine::{Engine, EngineKind, Maintenance, Recovery, Written};
 use super::error::{Error, Result};
 use super::header::{Geometry, Identity, State};
 use super::heap::{Heap, HeapCensus, meta_pages};
-use super::media::{LINE, Media, PAGE};
+use super::logged::Group;
+use super::media::{Media, PAGE};
+use super::options::Options;
 use super::redo::{self, Redo};
 use super::shadow::{self, Shadow};
-#[cfg(any(test, feature = "faults"))]
-use super::step::Step;
-use super::step::Steps;
 use super::tx::{Inside, Leave, Space, Tx};
 use super::undo::{self, Undo};
 use parking_lot::ReentrantMutex;
@@ -17,154 +16,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terrace_memory::Memory;
-
-/// Longest log and journal: an entry's words fit their 24 bits.
-const LOG_BYTES_MAX: u64 = 64 << 20;
-/// Slots of shadow: as many as a journal record can name.
-const SLOTS_MAX: u32 = 4096;
-/// Shadow's journal where nothing is said: a checkpoint, which rewrites the slots of all active pages,
-/// then comes seldom enough to cost a few bytes a section, and recovery reads no more than that.
-const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
-/// The journal's share of a pool where nothing is said.
-const PER_JOURNAL: u64 = 64;
-/// Of so many pages one is spare, for consolidation in batches.
-const PER_SPARE: u32 = 32;
-/// Where nothing is said one page of so many is an extra one. The paper has 64 active pages, or some
-/// thousand, for its processor's tables hold no more; here each costs a page of space and nothing else.
-const PER_EXTRA: u64 = 8;
-
-/// How a pool is made, and what it must be to be opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub(super) engine: Option<EngineKind>,
-    pub(super) layout: u64,
-    log_bytes: u64,
-    journal_bytes: Option<u64>,
-    /// Active and spare.
-    pages: Option<[u32; 2]>,
-    grain: Grain,
-    steps: Steps,
-}
-
-impl Options {
-    /// A pool of this engine.
-    pub fn new(engine: EngineKind) -> Options {
-        Options { engine: Some(engine), ..Options::any() }
-    }
-
-    /// A pool of any engine; when it is made, of [`EngineKind::Shadow`], which writes least.
-    pub fn any() -> Options {
-        Options {
-            engine: None,
-            layout: 0,
-            log_bytes: 256 << 10,
-            journal_bytes: None,
-            pages: None,
-            grain: Grain::Word,
-            steps: Steps::ALL,
-        }
-    }
-
-    /// The caller's number for what lies in the pool: another one refuses to open it. 0 if not set.
-    #[must_use]
-    pub fn layout(self, layout: u64) -> Options {
-        Options { layout, ..self }
-    }
-
-    /// Length of the log of undo and redo, and of shadow's fall-back: bounds what a section may
-    /// write. 256 KiB if not set. Fixed when the pool is made.
-    #[must_use]
-    pub fn log_bytes(self, log_bytes: u64) -> Options {
-        Options { log_bytes, ..self }
-    }
-
-    /// Length of shadow's journal: bounds recovery, and spaces checkpoints. If not set, one byte of 64
-    /// of the pool, from 64 KiB to 4 MiB. Fixed when the pool is made.
-    #[must_use]
-    pub fn journal_bytes(self, journal_bytes: u64) -> Options {
-        Options { journal_bytes: Some(journal_bytes), ..self }
-    }
-
-    /// Shadow: pages that stay active, the paper's TLB entries, and how many more there are so that
-    /// consolidation can be done in batches. Their sum, at most 4096, is the number of extra pages,
-    /// and of pages a section can write without the fall-back. If not set, an eighth of the pool, as
-    /// far as that goes. Fixed when the pool is made, but for how the sum is divided.
-    ///
-    /// This decides what shadow writes: pages are merged when more than these are in use, and a
-    /// working set that they do not cover costs up to half of its lines again.
-    #[must_use]
-    pub fn pages(self, active_pages: u32, spare_pages: u32) -> Options {
-        Options { pages: Some([active_pages, spare_pages]), ..self }
-    }
-
-    /// The unit in which undo and redo log: words if not set. May change at each opening.
-    #[must_use]
-    pub fn grain(self, grain: Grain) -> Options {
-        Options { grain, ..self }
-    }
-
-    /// Leaves a step out, to show that a crash test notices.
-    #[cfg(any(test, feature = "faults"))]
-    #[must_use]
-    pub fn without(self, step: Step) -> Options {
-        Options { steps: self.steps.without(&[step]), ..self }
-    }
-
-    /// Active and spare pages of a new pool.
-    fn pages_of(&self, pool_bytes: u64) -> [u32; 2] {
-        self.pages.unwrap_or_else(|| {
-            let left = pool_bytes.saturating_sub(self.log_bytes + self.journal_of(pool_bytes));
-            let slots = (left / PAGE / PER_EXTRA).clamp(2, SLOTS_MAX.into()) as u32;
-            let spare = slots.div_ceil(PER_SPARE);
-            [slots - spare, spare]
-        })
-    }
-
-    fn journal_of(&self, pool_bytes: u64) -> u64 {
-        let share = pool_bytes / PER_JOURNAL / LINE * LINE;
-        self.journal_bytes.unwrap_or(share.clamp(*JOURNAL_BYTES.start(), *JOURNAL_BYTES.end()))
-    }
-
-    /// Spare pages of a pool with so many slots.
-    fn spare_of(&self, slots: u32) -> u32 {
-        let spare = self.pages.map_or(slots.div_ceil(PER_SPARE), |[_, spare]| spare);
-        spare.min(slots - 1)
-    }
-
-    fn identity<M: Memory>(&self, media: &Media<M>) -> Result<Identity> {
-        let [active, spare] = self.pages_of(media.len());
-        let slots = active.saturating_add(spare);
-        let bad =
-            |option, found: u64, wanted: String| Err(Error::BadOption { option, found, wanted });
-        if active == 0 || spare == 0 || slots > SLOTS_MAX {
-            let wanted = "at least one active and one spare, together at most 4096".into();
-            return bad("the number of pages", slots.into(), wanted);
-        }
-        let lines = |bytes: u64, least: u64| {
-            bytes.is_multiple_of(LINE) && (least..=LOG_BYTES_MAX).contains(&bytes)
-        };
-        if !lines(self.log_bytes, 4 * LINE) {
-            let wanted = "a multiple of 64 from 256 to 64 MiB".into();
-            return bad("log_bytes", self.log_bytes, wanted);
-        }
-        let least = 2 * LINE * (shadow::lines_of(slots as usize) + 1);
-        let journal_bytes = self.journal_of(media.len());
-        if !lines(journal_bytes, least) {
-            let wanted = format!("a multiple of 64 from {least} to 64 MiB for {slots} pages");
-            return bad("journal_bytes", journal_bytes, wanted);
-        }
-        Ok(Identity {
-            engine: self.engine.unwrap_or(EngineKind::Shadow),
-            domain: media.domain(),
-            bytes: media.len(),
-            layout: self.layout,
-            log_bytes: self.log_bytes,
-            journal_bytes,
-            slots,
-        })
-    }
-}
 
 /// What the lock protects.
 pub(super) struct Guarded<M> {
@@ -174,6 +27,40 @@ pub(super) struct Guarded<M> {
     pub(super) depth: u32,
     /// Why the open section will be taken back.
     pub(super) doomed: Option<Error>,
+    /// It was closed: no section is opened any more.
+    pub(super) ended: bool,
+}
+
+/// Where a thread's sections run, one at a time, those within another included.
+type Seat<M> = ReentrantMutex<RefCell<Guarded<M>>>;
+
+/// Seats of a pool whose sections run at once.
+pub(super) const SEATS: usize = 64;
+
+/// Which of so many seats is this thread's.
+fn seat_of_thread(seats: usize) -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = THREADS.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| number % seats)
+}
+
+/// What makes sections durable beside the lock, and whether each waits for it.
+type Behind = (Box<dyn Group>, bool);
+
+/// What a pool is made of.
+pub(super) struct Parts<M> {
+    pub(super) media: Media<M>,
+    /// One for each seat.
+    pub(super) engines: Vec<Box<dyn Engine<M>>>,
+    pub(super) heap: Heap,
+    pub(super) kind: EngineKind,
+    pub(super) layout: u64,
+    pub(super) recovery: Recovery,
+    pub(super) number: u64,
+    pub(super) log: Range<u64>,
+    pub(super) group: Option<Behind>,
 }
 
 /// A memory whose contents change by failure-atomic sections alone.
@@ -184,11 +71,15 @@ pub(super) struct Guarded<M> {
 /// others.
 pub struct Pool<M> {
     pub(super) media: Media<M>,
-    pub(super) state: ReentrantMutex<RefCell<Guarded<M>>>,
+    /// One, or several where sections run at once: a thread always has the same one, and more threads than seats share
+    /// them.
+    seats: Vec<Seat<M>>,
     engine: EngineKind,
+    layout: u64,
     recovery: Recovery,
     number: u64,
     log: Range<u64>,
+    group: Option<Behind>,
 }
 
 impl<M> fmt::Debug for Pool<M> {
@@ -205,6 +96,7 @@ impl<M: Memory> Pool<M> {
     /// [`Error::NotByteAddressable`], [`Error::BadOption`], [`Error::MemoryTooSmall`]; then the memory
     /// is as it was.
     pub fn create(memory: M, options: &Options) -> Result<Pool<M>> {
+        options.must_be_one_at_a_time()?;
         let media = Media::new(memory, options.steps, false)?;
         let identity = options.identity(&media)?;
         let geometry = Geometry::of(&identity)?;
@@ -248,6 +140,7 @@ impl<M: Memory> Pool<M> {
     }
 
     fn open_as(memory: M, options: &Options, read_only: bool) -> Result<Pool<M>> {
+        options.must_be_one_at_a_time()?;
         let media = Media::new(memory, options.steps, read_only)?;
         let mut damage = Vec::new();
         let identity = Identity::read(&media, &mut damage)?;
@@ -286,16 +179,34 @@ impl<M: Memory> Pool<M> {
         }
         let number = state.number + 1;
         State { number, clean: false, progress: engine.progress() }.write(&media);
-        let heap = Heap::new(geometry.pages);
-        let guarded = Guarded { engine, heap, depth: 0, doomed: None };
-        Ok(Pool {
+        Ok(Pool::of(Parts {
             media,
-            state: ReentrantMutex::new(RefCell::new(guarded)),
-            engine: identity.engine,
+            engines: vec![engine],
+            heap: Heap::new(geometry.pages),
+            kind: identity.engine,
+            layout: identity.layout,
             recovery: report,
             number,
             log: geometry.cell_at..geometry.log_at + geometry.log_bytes,
-        })
+            group: None,
+        }))
+    }
+
+    pub(super) fn of(parts: Parts<M>) -> Pool<M> {
+        let Parts { media, engines, heap, kind, layout, recovery, number, log, group } = parts;
+        let seat = |engine| {
+            let guarded = Guarded { engine, heap, depth: 0, doomed: None, ended: false };
+            ReentrantMutex::new(RefCell::new(guarded))
+        };
+        let seats = engines.into_iter().map(seat).collect();
+        Pool { media, seats, engine: kind, layout, recovery, number, log, group }
+    }
+
+    fn seat(&self) -> &Seat<M> {
+        match &self.seats[..] {
+            [only] => only,
+            seats => &seats[seat_of_thread(seats.len())],
+        }
     }
 
     /// Runs `body` as a section: all of it is durable when this returns `Ok`, and none of it is there
@@ -309,11 +220,37 @@ impl<M: Memory> Pool<M> {
         &self,
         body: impl FnOnce(&mut Tx<'_, M>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let state = self.state.lock();
-        let leave = Leave::enter(&self.media, &state);
-        let result = body(&mut Tx::new(self, &state))?;
-        leave.commit()?;
-        Ok(result)
+        let (result, committed) = {
+            let state = self.seat().lock();
+            let leave = Leave::enter(&self.media, &state)?;
+            let result = body(&mut Tx::new(self, &state));
+            // Whatever it returns is dropped here if it is not committed: under the lock.
+            let result = result.and_then(move |done| Ok(leave.commit().map(|()| done)?));
+            let is_outermost = state.borrow().depth == 0;
+            let group = self.group.as_ref().filter(|(_, waits)| *waits && is_outermost);
+            (result, group.map(|(group, _)| (group, group.committed())))
+        };
+        // An error may tell of what was read as well.
+        let durable = committed.map_or(Ok(()), |(group, committed)| group.wait(committed));
+        result.and_then(|done| Ok(durable.map(|()| done)?))
+    }
+
+    /// Makes all sections that have returned durable. In memory, and where sections [wait](Options::waits), they are.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub fn sync(&self) -> Result<()> {
+        self.group.as_ref().map_or(Ok(()), |(group, _)| group.wait(group.committed()))
+    }
+
+    /// Of a pool on a disk, bytes written to its file and syncs, since it was opened.
+    pub fn traffic(&self) -> Option<(u64, u64)> {
+        self.group.as_ref().map(|(group, _)| group.traffic())
+    }
+
+    /// Of a pool on a disk, bytes of its log that are used, and of the whole.
+    pub fn log_use(&self) -> Option<[u64; 2]> {
+        self.seat().lock().borrow().engine.log_use()
     }
 
     /// What opening found and did.
@@ -324,6 +261,16 @@ impl<M: Memory> Pool<M> {
     /// The engine.
     pub fn engine(&self) -> EngineKind {
         self.engine
+    }
+
+    /// The caller's number for what lies in it.
+    pub fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    /// Bytes of the heap, with its allocation metadata.
+    pub fn heap_bytes(&self) -> u64 {
+        self.seat().lock().borrow().heap.end()
     }
 
     /// Whether sections can only read.
@@ -358,20 +305,46 @@ impl<M: Memory> Pool<M> {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        let state = self.state.lock();
+        let state = self.seat().lock();
         let mut state = state.borrow_mut();
         if state.depth > 0 {
             return Err(Error::InsideSection { what: "maintain" });
         }
+        if state.ended {
+            return Err(Error::Closed);
+        }
         Ok(state.engine.maintain(&self.media))
     }
 
-    /// Marks the pool closed and gives its memory back. Dropping a pool instead is safe: it is then
-    /// opened as after a crash between sections.
+    /// Marks the pool closed; sections are refused from then on. Dropping a pool instead is safe: it is then opened as
+    /// after a crash between sections.
+    ///
+    /// # Errors
+    /// [`Error::InsideSection`]; [`Error::Disk`], after which it is closed all the same.
+    pub fn end(&self) -> Result<()> {
+        if self.seat().lock().borrow().depth > 0 {
+            return Err(Error::InsideSection { what: "close" });
+        }
+        // Others' sections end first; none of this thread's is open, so nobody waits for it.
+        let seats: Vec<_> = self.seats.iter().map(ReentrantMutex::lock).collect();
+        let is_first = !seats[0].borrow().ended;
+        seats.iter().for_each(|seat| seat.borrow_mut().ended = true);
+        if !is_first || self.is_read_only() {
+            return Ok(());
+        }
+        let mut state = seats[0].borrow_mut();
+        state.engine.close()?;
+        if self.group.is_none() {
+            let progress = state.engine.progress();
+            State { number: self.number + 1, clean: true, progress }.write(&self.media);
+        }
+        Ok(())
+    }
+
+    /// [`Pool::end`], and gives the memory back.
     pub fn close(self) -> M {
-        let guarded = self.state.into_inner().into_inner();
-        let progress = guarded.engine.progress();
-        State { number: self.number + 1, clean: true, progress }.write(&self.media);
+        // Nobody is inside; a file that fails is as after a crash, which is safe.
+        let _as_after_a_crash = self.end();
         self.media.into_memory()
     }
 
@@ -415,9 +388,12 @@ impl<M: Memory> Pool<M> {
     }
 
     fn walk(&self) -> Result<(HeapCensus, BTreeMap<u64, u64>), String> {
-        let state = self.state.lock();
+        let state = self.seat().lock();
         let mut state = state.borrow_mut();
         state.engine.check()?;
+        if let Some(walked) = state.engine.walk(&self.media) {
+            return walked;
+        }
         let Inside { engine, heap, .. } = Inside::of(&mut state);
         heap.check(&Space { media: &self.media, engine })
     }

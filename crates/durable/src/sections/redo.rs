@@ -11,31 +11,22 @@
 //! same as once.
 
 use super::EngineKind;
+use super::buffer::Buffer;
 use super::engine::{Engine, Grain, Recovery};
 use super::error::{Error, Result};
 use super::header::Geometry;
-use super::media::{LINE, Media, pieces};
-use super::record::{self, HEAD, Record};
+use super::media::{LINE, Media};
+use super::record::{self, HEAD};
 use super::step::Step;
-use super::words;
-use std::collections::BTreeMap;
 use terrace_memory::Memory;
-
-/// A line as the open section sees it.
-struct Line {
-    bytes: [u8; LINE as usize],
-    /// A bit for each word to be logged.
-    written: u8,
-}
 
 pub(super) struct Redo {
     data_at: u64,
     log_at: u64,
     log_bytes: u64,
-    grain: Grain,
     /// Of the last section that committed.
     generation: u64,
-    lines: BTreeMap<u64, Line>,
+    buffer: Buffer,
 }
 
 /// Empties the log; the caller makes it durable.
@@ -53,8 +44,8 @@ impl Redo {
     ) -> Result<Redo> {
         let (log_at, log_bytes) = (geometry.log_at, geometry.log_bytes);
         let data_at = geometry.data_at;
-        let mut redo =
-            Redo { data_at, log_at, log_bytes, grain, generation: 0, lines: BTreeMap::new() };
+        let buffer = Buffer::new(data_at, grain);
+        let mut redo = Redo { data_at, log_at, log_bytes, generation: 0, buffer };
         let (generation, mark) = (media.load(log_at), media.load(log_at + 8));
         report.bytes_read += HEAD as u64;
         let Some(bytes) = record::promised(mark, log_bytes) else {
@@ -92,25 +83,11 @@ impl Redo {
         // writes to the log before.
     }
 
-    /// The buffered words as a record.
-    fn encode(&self) -> Record {
-        let mut record = Record::new();
-        for (number, line) in &self.lines {
-            let (words, _) = line.bytes.as_chunks::<8>();
-            for (word, new) in words.iter().enumerate() {
-                if line.written >> word & 1 == 1 {
-                    record.push(number * LINE + 8 * word as u64, *new);
-                }
-            }
-        }
-        record
-    }
-
     fn apply<M: Memory>(&self, media: &Media<M>, runs: &[u8]) {
         for (at, new) in record::parse(runs) {
             media.write(self.data_at + at, new);
         }
-        for (first, count) in words::runs(self.lines.keys().copied()) {
+        for (first, count) in self.buffer.runs() {
             let at = self.data_at + first * LINE;
             media.write_back(Step::RedoApplyWriteBack, at, count * LINE);
         }
@@ -120,40 +97,19 @@ impl Redo {
 
 impl<M: Memory> Engine<M> for Redo {
     fn read(&self, media: &Media<M>, at: u64, target: &mut [u8]) {
-        media.read(self.data_at + at, target);
-        if self.lines.is_empty() {
-            return;
-        }
-        for (line, within, part) in pieces(at, target.len()) {
-            if let Some(line) = self.lines.get(&line) {
-                let length = part.len();
-                target[part].copy_from_slice(&line.bytes[within..within + length]);
-            }
-        }
+        self.buffer.read(media, at, target);
     }
 
     fn write(&mut self, media: &Media<M>, at: u64, source: &[u8]) -> Result<()> {
-        for (number, within, part) in pieces(at, source.len()) {
-            let line = self.lines.entry(number).or_insert_with(|| {
-                let mut bytes = [0; LINE as usize];
-                media.read(self.data_at + number * LINE, &mut bytes);
-                Line { bytes, written: 0 }
-            });
-            let end = within + part.len();
-            line.bytes[within..end].copy_from_slice(&source[part]);
-            line.written |= match self.grain {
-                Grain::Word => (0xffu16 << (within / 8) & !(0xffff << end.div_ceil(8))) as u8,
-                Grain::Line => 0xff,
-            };
-        }
+        self.buffer.write(media, at, source);
         Ok(())
     }
 
     fn commit(&mut self, media: &Media<M>) -> Result<()> {
-        if self.lines.is_empty() {
+        if self.buffer.is_empty() {
             return Ok(());
         }
-        let mut record = self.encode();
+        let mut record = self.buffer.encode();
         let needs_bytes = record.len();
         if needs_bytes > self.log_bytes {
             let (engine, has_bytes) = (EngineKind::Redo, self.log_bytes);
@@ -170,12 +126,12 @@ impl<M: Memory> Engine<M> for Redo {
         media.fence(Step::RedoLogFence);
         self.apply(media, record.runs());
         self.generation = generation;
-        self.lines.clear();
+        self.buffer.clear();
         Ok(())
     }
 
     fn abort(&mut self, _media: &Media<M>) {
-        self.lines.clear();
+        self.buffer.clear();
     }
 
     fn progress(&self) -> u64 {

@@ -54,9 +54,15 @@ pub(super) struct Leave<'s, M: Memory> {
 }
 
 impl<'s, M: Memory> Leave<'s, M> {
-    pub(super) fn enter(media: &'s Media<M>, state: &'s RefCell<Guarded<M>>) -> Self {
-        state.borrow_mut().depth += 1;
-        Leave { media, state, committed: false }
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(super) fn enter(media: &'s Media<M>, state: &'s RefCell<Guarded<M>>) -> Result<Self> {
+        let mut guarded = state.borrow_mut();
+        if guarded.ended {
+            return Err(Error::Closed);
+        }
+        guarded.depth += 1;
+        Ok(Leave { media, state, committed: false })
     }
 
     /// Leaves; if this is the outermost section, what was written is durable on return.
@@ -200,7 +206,10 @@ impl<'s, M: Memory> Tx<'s, M> {
     /// [`Error::NoRoom`], after which the section may go on; [`Error::ReadOnly`],
     /// [`Error::SectionTooLarge`] as for [`Tx::write`].
     pub fn allocate(&mut self, bytes: u64) -> Result<u64> {
-        self.change_heap(|heap, space| heap.allocate(space, bytes))
+        self.change_heap(|heap, space| {
+            let by_engine = space.engine.allocate(space.media, bytes);
+            by_engine.unwrap_or_else(|| heap.allocate(space, bytes))
+        })
     }
 
     /// Gives back what [`Tx::allocate`] returned.
@@ -209,7 +218,10 @@ impl<'s, M: Memory> Tx<'s, M> {
     /// [`Error::NotAllocated`], after which the section may go on; [`Error::ReadOnly`],
     /// [`Error::SectionTooLarge`] as for [`Tx::write`].
     pub fn free(&mut self, at: u64) -> Result<()> {
-        self.change_heap(|heap, space| heap.free(space, at))
+        self.change_heap(|heap, space| {
+            let by_engine = space.engine.free(space.media, at);
+            by_engine.unwrap_or_else(|| heap.free(space, at))
+        })
     }
 
     /// Room for a `T`, set to `value`.
@@ -234,8 +246,10 @@ impl<'s, M: Memory> Tx<'s, M> {
     /// asked for.
     pub fn room_of(&self, at: u64) -> Option<u64> {
         let mut state = self.state.borrow_mut();
+        let media = &self.pool.media;
         let Inside { engine, heap, .. } = Inside::of(&mut state);
-        heap.room_of(&Space { media: &self.pool.media, engine }, at)
+        let by_engine = engine.room_of(media, at);
+        by_engine.unwrap_or_else(|| heap.room_of(&Space { media, engine }, at))
     }
 
     /// Where a root points; [`Offset::NULL`] if it was never set.

@@ -5,4 +5,5 @@ mod behaviour;
 mod damage;
 mod list;
 mod memory;
+mod on_disk;
 mod threads;

@@ -16,6 +16,7 @@ mod ledgers;
 mod left_out;
 mod lists;
 mod maps;
+mod pools;
 mod queues;
 mod queues_in_memory;
 mod rewrites;
@@ -431,6 +432,8 @@ pub const ALL: &[CrashTest] = tests! {
         ledgers::memory, ledgers::controls;
     "ledger-disk", "the same mirrored to a disk whose sectors persist in any order until a sync",
         ledgers::disk, ledgers::controls;
+    "pool-disk", "sections of a pool on such a disk: objects made and freed, syncs, checkpoints",
+        pools::disk, pools::controls;
     "words-tlog", "two threads on a word table, a line of log for each, as the store opens it",
         |s| words::explorer(Words::TLog, s), words::controls;
     "words-log-free", "the same without logs, where caches survive (always eADR)",
@@ -477,6 +480,7 @@ const ON_DISK: &[&str] = &[
     "queue-checkpoints",
     "queue-switches",
     "ledger-disk",
+    "pool-disk",
     "map-several-sync",
     "map-several",
     "map-several-threads",

@@ -1,4 +1,4 @@
-//! INFO: the state of the server in Redis's sections, and of our own: tiers, queues, ledgers, pre-stores.
+//! INFO: the state of the server in Redis's sections, and of our own: tiers, queues, ledgers, pools, pre-stores.
 
 use super::connection::REDIS_VERSION;
 use super::{Context, Outcome, table};
@@ -30,6 +30,7 @@ static SECTIONS: &[(&str, bool, Render)] = &[
     ("Tiers", true, tiers),
     ("Queues", true, queues),
     ("Ledgers", true, ledgers),
+    ("Pools", true, pools),
     ("Prestores", true, pre_stores),
 ];
 
@@ -442,6 +443,27 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
         let keys = map.stats().keys;
         if keys > 0 {
             lines.add(&format!("db{number}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+        }
+    }
+}
+
+/// One line for each pool of the directory: no command serves one, and whether this process has it open is the
+/// program's that the server is part of.
+fn pools(shared: &Shared, lines: &mut Lines) {
+    let database = shared.maps.database();
+    let open = database.open_pools();
+    // A folder that cannot be read is said by whoever opens a pool.
+    for name in database.pool_names().unwrap_or_default() {
+        let found = open.iter().find(|(open, _)| *open == name);
+        match found.and_then(|(_, pool)| pool.log_use()) {
+            Some([used, bytes]) => {
+                lines.add(
+                    &format!("pool_{name}"),
+                    format_args!("open=1,log_used={used},log={bytes}"),
+                );
+            }
+            None => lines
+                .add(&format!("pool_{name}"), format_args!("open={}", u8::from(found.is_some()))),
         }
     }
 }

@@ -120,6 +120,23 @@ impl Heap {
         self.hint = meta_pages(self.pages);
     }
 
+    /// Pages that hold anything: the metadata's, then those that are not free, in their order.
+    pub(super) fn used_pages<'w>(
+        &'w self,
+        words: &'w impl Words,
+    ) -> impl Iterator<Item = u64> + 'w {
+        let metadata = meta_pages(self.pages);
+        let others = (metadata..self.pages).filter(|page| self.get(words, *page) != Use::Free);
+        (0..metadata).chain(others)
+    }
+
+    /// Where the words of its metadata are: lines of the first pages, and the first line of each page in use.
+    pub(super) fn metadata_lines(&self, words: &impl Words) -> Vec<u64> {
+        let metadata = meta_pages(self.pages);
+        let heads = self.used_pages(words).skip(metadata as usize).map(|page| page * PAGE / LINE);
+        (0..metadata * PAGE / LINE).chain(heads).collect()
+    }
+
     /// Offset of the word of a root.
     pub(super) fn root_at(slot: usize) -> u64 {
         ROOTS_AT + 8 * slot as u64
@@ -188,12 +205,79 @@ impl Heap {
         if page_at == 0 {
             let page = self.find(words, 1).ok_or(no_room)?;
             page_at = page * PAGE;
-            self.set(words, page, Use::Slots)?;
-            (NEXT / 8..HEAD / 8).try_for_each(|word| words.store(page_at + 8 * word, 0))?;
-            words.store(page_at, Tag { class, used: 0 }.encode())?;
-            words.store(HEADS_AT + 8 * class as u64, page_at)?;
+            self.begin_slots(words, page, class)?;
         }
         self.take_slot(words, page_at, class)
+    }
+
+    /// Makes a free page one of empty slots, the first on its class's list.
+    fn begin_slots(&self, words: &mut impl WordsMut, page: u64, class: usize) -> Result<()> {
+        let (page_at, head_at) = (page * PAGE, HEADS_AT + 8 * class as u64);
+        let next = words.load(head_at);
+        self.set(words, page, Use::Slots)?;
+        (NEXT / 8..HEAD / 8).try_for_each(|word| words.store(page_at + 8 * word, 0))?;
+        words.store(page_at, Tag { class, used: 0 }.encode())?;
+        if next != 0 {
+            words.store(page_at + NEXT, next)?;
+            words.store(next + PREVIOUS, page_at)?;
+        }
+        words.store(head_at, page_at)
+    }
+
+    /// Takes the place at `at` for `bytes`, which another view of this heap chose: one in which at least as much is
+    /// taken.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it is not free; those of the engine's writes.
+    pub(super) fn take(&self, words: &mut impl WordsMut, at: u64, bytes: u64) -> Result<()> {
+        let (page, page_at) = (at / PAGE, at / PAGE * PAGE);
+        let Some(class) = class_of(bytes) else {
+            let count = (bytes + HEAD).div_ceil(PAGE);
+            (page..page + count).try_for_each(|page| self.vacate(words, page))?;
+            return self.large(words, page, count, bytes).map(drop);
+        };
+        let tag = Tag::decode(words.load(page_at)).filter(|tag| tag.class == class);
+        let used = match tag.filter(|_| self.get(words, page) == Use::Slots) {
+            Some(tag) => tag.used,
+            None => {
+                self.vacate(words, page)?;
+                self.begin_slots(words, page, class)?;
+                0
+            }
+        };
+        let slot = (at - page_at - HEAD) / slot_bytes(class);
+        self.occupy(words, page_at, Tag { class, used: used + 1 }, slot)
+    }
+
+    /// Makes a page free that nothing is allocated in; in the other view it is free already.
+    fn vacate(&self, words: &mut impl WordsMut, page: u64) -> Result<()> {
+        let page_at = page * PAGE;
+        let what = "a page is in use that another view has free";
+        let in_use = Error::Damaged { at: page_at, what: what.into() };
+        match self.get(words, page) {
+            Use::Free => Ok(()),
+            Use::Slots => {
+                let tag = Tag::decode(words.load(page_at)).filter(|tag| tag.used == 0);
+                self.unlink(words, page_at, tag.ok_or(in_use)?.class)?;
+                self.set(words, page, Use::Free)
+            }
+            Use::Large | Use::Further => Err(in_use),
+        }
+    }
+
+    /// Takes a slot of a page, which is `tag` from then on.
+    fn occupy(&self, words: &mut impl WordsMut, page_at: u64, tag: Tag, slot: u64) -> Result<()> {
+        let at = page_at + BITS + 8 * (slot / 64);
+        let bits = words.load(at);
+        if bits >> (slot % 64) & 1 == 1 {
+            return Err(Error::Damaged { at: page_at, what: format!("slot {slot} is taken") });
+        }
+        words.store(at, bits | 1 << (slot % 64))?;
+        words.store(page_at, tag.encode())?;
+        if tag.used == slots(tag.class) {
+            self.unlink(words, page_at, tag.class)?;
+        }
+        Ok(())
     }
 
     fn large(&self, words: &mut impl WordsMut, first: u64, count: u64, bytes: u64) -> Result<u64> {
@@ -218,11 +302,7 @@ impl Heap {
             if bits == u64::MAX || slot >= slots(class) {
                 continue;
             }
-            words.store(at, bits | 1 << (slot % 64))?;
-            words.store(page_at, Tag { class, used }.encode())?;
-            if used == slots(class) {
-                self.unlink(words, page_at, class)?;
-            }
+            self.occupy(words, page_at, Tag { class, used }, slot)?;
             return Ok(page_at + HEAD + slot * slot_bytes(class));
         }
         Err(Error::Damaged { at: page_at, what: "a full page is on the list of its class".into() })
