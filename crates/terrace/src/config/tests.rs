@@ -292,7 +292,7 @@ fn a_far_tier_is_of_another_node_than_the_near_one() {
     topology.nodes.truncate(1);
     topology.nodes[0].total_bytes = Some(4 << 30);
     let near = topology.nodes[0].node;
-    let other = terrace_memory::NumaNode { node: near + 1, ..topology.nodes[0].clone() };
+    let other = terrace_memory::topology::NumaNode { node: near + 1, ..topology.nodes[0].clone() };
     topology.nodes.push(other);
     let tiers_of = |settings: &str| {
         let tier = |name, kind, node: Option<u32>| {
