@@ -154,7 +154,8 @@ fn another_engine_layout_size_or_medium_is_refused_and_changes_nothing() {
     for domain in MEDIUMS {
         let dir = tempfile::tempdir().expect("directory");
         made(dir.path(), domain);
-        let cases: [(&str, fn(PoolOptions) -> PoolOptions); 3] = [
+        type Adjust = fn(PoolOptions) -> PoolOptions;
+        let cases: [(&str, Adjust); 3] = [
             ("engine", |o| PoolOptions { engine: Some(EngineKind::Undo), ..o }),
             ("layout", |o| PoolOptions { layout: Some(8), ..o }),
             ("size", |o| PoolOptions { bytes: Some(8 << 20), ..o }),
@@ -288,7 +289,7 @@ fn threads_at_once_allocate_and_free_and_own_what_they_got() {
                     let length = [16, 40, 100, 700, 3000, 9000][random(33, 6)];
                     let frees =
                         (!kept.is_empty() && random(40, 3) > 0).then(|| random(20, kept.len()));
-                    let byte = (thread << 6 | round % 64) as u8;
+                    let byte = ((thread << 6) | (round % 64)) as u8;
                     let done = pool.section(|tx| {
                         if let Some((at, _, _)) = frees.map(|index| kept[index]) {
                             tx.free(at)?;
