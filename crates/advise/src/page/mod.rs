@@ -93,7 +93,8 @@ fn style() -> String {
          .where{{color:var(--quiet);font-size:.85rem}}\n\
          .badge{{border:1px solid var(--line);border-radius:1rem;padding:.1rem .7rem;font-size:.85rem}}\n\
          .quiet{{color:#1a7f3c}}.noisy{{color:#b3261e;font-weight:600}}\n\
-         .pass{{color:#1a7f3c}}.miss{{color:#b3261e;font-weight:600}}.order{{color:#8a6100}}.skipped{{color:var(--quiet)}}\n\
+         .pass{{color:#1a7f3c}}.miss{{color:#b3261e;font-weight:600}}.order{{color:#8a6100}}\n\
+         .skipped{{color:var(--quiet)}}\n\
          @media(prefers-color-scheme:dark){{\n\
          :root{{--ink:#e6e9ec;--page:#14171a;--quiet:#9aa4ae;--line:#323940;{}}}\n\
          a{{color:#8ec5ff}}.pass,.quiet{{color:#5ad17e}}.miss,.noisy{{color:#ff8a80}}.order{{color:#ffcf70}}}}\n",

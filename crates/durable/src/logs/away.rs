@@ -10,6 +10,7 @@
 //! all guards from before the log was marked as away are gone. A reader who comes later fetches a copy, verified with
 //! its checksum, and looks at that.
 
+use super::far::Far;
 use super::item_cache::{Copies, ItemCache};
 use super::pool::EPOCHS;
 use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
@@ -37,7 +38,7 @@ const LEFT_WITHIN: Duration = Duration::from_millis(50);
 /// Items of a log by which it is judged how long they are.
 const ITEMS_ASKED: u64 = 256;
 
-/// What there is of logs that are away.
+/// What there is of logs that are away, or in far memory.
 #[derive(Debug, Default)]
 pub(super) struct Away {
     /// Whether recovery sends logs away, which takes no more than its share.
@@ -45,6 +46,8 @@ pub(super) struct Away {
     /// Logs that recovery has read and kept in memory.
     pub(super) kept: AtomicUsize,
     pub(super) copies: Copies,
+    /// Where logs go before they leave memory.
+    pub(super) far: Option<Far>,
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
@@ -149,7 +152,7 @@ impl<M: Memory> Logs<M> {
 
     /// Those of them that are near.
     pub(super) fn leaving_near(&self) -> usize {
-        match self.far {
+        match self.away.far {
             Some(_) => self.leaving_from(Home::Near),
             None => self.leaving_segments(),
         }
@@ -157,7 +160,7 @@ impl<M: Memory> Logs<M> {
 
     /// Those of them that are in far memory.
     pub(super) fn leaving_far(&self) -> usize {
-        match self.far {
+        match self.away.far {
             Some(_) => self.leaving_from(Home::Far),
             None => 0,
         }
@@ -174,7 +177,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::release_left`].
     pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
-        if !self.may_leave() && self.far.is_none() {
+        if !self.may_leave() && self.away.far.is_none() {
             return Ok(());
         }
         if self.moves_first(segment) {

@@ -136,7 +136,7 @@ impl<M: Memory> Logs<M> {
     /// for.
     #[must_use]
     pub fn with_far(mut self, memory: Option<Arc<FarMemory>>) -> Logs<M> {
-        self.far = memory.map(Far::new);
+        self.away.far = memory.map(Far::new);
         self
     }
 
@@ -147,7 +147,7 @@ impl<M: Memory> Logs<M> {
             moved: far.moved.load(Ordering::Relaxed),
             stayed: far.stayed.load(Ordering::Relaxed),
         };
-        self.far.as_ref().map(of).unwrap_or_default()
+        self.away.far.as_ref().map(of).unwrap_or_default()
     }
 
     pub(super) fn far_logs(&self) -> usize {
@@ -156,7 +156,7 @@ impl<M: Memory> Logs<M> {
 
     /// Logs that far memory has room for.
     pub fn far_room(&self) -> usize {
-        match &self.far {
+        match &self.away.far {
             Some(far) if !far.memory.is_paused() => {
                 let budget = &far.memory.budget;
                 (budget.limit().saturating_sub(budget.used()) / BYTES) as usize
@@ -167,13 +167,13 @@ impl<M: Memory> Logs<M> {
 
     /// Whether logs may be moved at the moment, or could be if some left far memory for the disk.
     pub fn may_move(&self) -> bool {
-        self.far.as_ref().is_some_and(|far| !far.memory.is_paused())
+        self.away.far.as_ref().is_some_and(|far| !far.memory.is_paused())
     }
 
     /// How many logs should leave far memory for the disk, so that it has room for `ahead`: those of a map that has
     /// more than its share, or that `wants` some room there itself.
     pub fn far_excess(&self, ahead: usize, wants: bool) -> usize {
-        let Some(far) = &self.far else { return 0 };
+        let Some(far) = &self.away.far else { return 0 };
         let (count, share) = (far.count.load(Ordering::Relaxed), far.memory.share() / BYTES);
         let has_more = count as u64 > share;
         // What is leaving makes room soon.
@@ -188,7 +188,7 @@ impl<M: Memory> Logs<M> {
     /// Before recovery reads `logs` logs: what near memory has no room for moves to far memory, the first of them,
     /// which are the oldest where the file has only grown.
     pub(super) fn expects_logs(&self, logs: u64) {
-        if let Some(far) = &self.far {
+        if let Some(far) = &self.away.far {
             let near = self.budget.limit().saturating_sub(self.budget.used()) / 2 / BYTES;
             far.first.store(logs.saturating_sub(near) as usize, Ordering::Relaxed);
         }
@@ -196,7 +196,7 @@ impl<M: Memory> Logs<M> {
 
     /// During recovery: whether a log that was read is in far memory now.
     pub(super) fn moves_first(&self, segment: u32) -> bool {
-        let Some(far) = &self.far else { return false };
+        let Some(far) = &self.away.far else { return false };
         let next = |left: usize| left.checked_sub(1);
         far.first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
             && self.moves_far(segment)
@@ -222,7 +222,7 @@ impl<M: Memory> Logs<M> {
     /// Whether a log in near memory that nobody frees meanwhile is in far memory now. The caller gives back what it
     /// took of near memory.
     pub(super) fn moves_far(&self, segment: u32) -> bool {
-        let Some(far) = self.far.as_ref().filter(|far| !far.memory.is_paused()) else {
+        let Some(far) = self.away.far.as_ref().filter(|far| !far.memory.is_paused()) else {
             return false;
         };
         if self.segments[segment as usize].place.residence() != NEAR
@@ -250,7 +250,7 @@ impl<M: Memory> Logs<M> {
     /// the system.
     pub(super) fn give_memory(&self, segment: u32) {
         let place = &self.segments[segment as usize].place;
-        match (place.residence().home, &self.far) {
+        match (place.residence().home, &self.away.far) {
             (Home::Far, Some(far)) => {
                 place.set_home(Home::Near);
                 far.count.fetch_sub(1, Ordering::Relaxed);
@@ -266,7 +266,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// The system's; what was not given back is tried again.
     pub(super) fn release_free_far(&self) -> Result<()> {
-        if self.far.is_none() {
+        if self.away.far.is_none() {
             return Ok(());
         }
         loop {

@@ -83,7 +83,6 @@ use away::Away;
 use commit_queue::CommitQueue;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
-use far::Far;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use rows::Frozen;
@@ -113,7 +112,6 @@ pub struct Logs<M: Memory = Native> {
     segments: Box<[Segment]>,
     residents: Residents,
     away: Box<Away>,
-    far: Option<Far>,
     saved: Box<Mutex<Saved>>,
     /// Segments of the saved index, and of one that is being saved.
     saved_segments: AtomicUsize,
@@ -219,7 +217,6 @@ impl<M: Memory> Logs<M> {
             segments: Segment::rows(count),
             residents: Residents::default(),
             away: Box::default(),
-            far: None,
             saved: Box::default(),
             saved_segments: AtomicUsize::new(0),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),

@@ -13,8 +13,8 @@ Measurements decide each verdict. Checks are of an order (who is ahead, what gro
 none) or of a size (how much). A row passes if all its checks do; its verdict is `order` if every order holds and some \
 size is out of its band or a column is not built; it misses if an order does not hold, or if it has none and a size is \
 out of its band. What does not pass is printed with its reason. Where a row names no band, it is from half to twice \
-the effect that the paper measured. An emulated medium is DRAM declared as persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
-author: see docs/papers.md.";
+the effect that the paper measured. An emulated medium is DRAM declared as persistent memory: orderings on it are \
+meaningful, absolute times are not. Figures are medians. Papers are cited by author: see docs/papers.md.";
 
 /// Rows with their records, in the order of the registry.
 fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &ExperimentRecord)> {

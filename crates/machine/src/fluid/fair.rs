@@ -50,6 +50,8 @@ pub(super) fn rates(capacities: &[f64], demands: &[Demand<'_>]) -> Vec<f64> {
 mod tests {
     use super::*;
 
+    type Uses = Vec<(usize, f64)>;
+
     fn found(capacities: &[f64], demands: &[(f64, &[(usize, f64)])]) -> Vec<f64> {
         let uses: Vec<Vec<Use>> = demands
             .iter()
@@ -98,14 +100,14 @@ mod tests {
         for _ in 0..500 {
             let mut of = |most: u64| 1.0 + random.below(most) as f64;
             let capacities: Vec<f64> = (0..4).map(|_| of(50)).collect();
-            let demands: Vec<(f64, Vec<(usize, f64)>)> = (0..6)
+            let demands: Vec<(f64, Uses)> = (0..6)
                 .map(|_| (of(40), (0..3).map(|_| (of(4) as usize - 1, of(3))).collect()))
                 .collect();
             let as_slices: Vec<(f64, &[(usize, f64)])> =
                 demands.iter().map(|(alone, uses)| (*alone, &uses[..])).collect();
             let rates = found(&capacities, &as_slices);
             let used = |resource: usize| -> f64 {
-                let of = |((_, uses), rate): (&(f64, Vec<(usize, f64)>), &f64)| {
+                let of = |((_, uses), rate): (&(f64, Uses), &f64)| {
                     uses.iter()
                         .filter(|(at, _)| *at == resource)
                         .map(|(_, cost)| cost * rate)

@@ -108,8 +108,8 @@ fn judge(model: &Modelled, native: &[Native]) -> Outcome {
             0.9,
             1.1,
         ),
-        Check::at_most("model: threads, to the other package by within", "a cost", across(&model.threads), 0.95),
-        Check::at_least("model: engines, to the other package by within", "none", across(&model.engines), 0.95),
+        Check::at_most("model: threads, to the other package by within", "a cost", across(&model.threads), 0.95).order(),
+        Check::at_least("model: engines, to the other package by within", "none", across(&model.engines), 0.95).order(),
         Check::at_most(
             "model: one thread a tile (software path), GiB/s",
             "less than half of 75",
@@ -123,7 +123,7 @@ fn judge(model: &Modelled, native: &[Native]) -> Outcome {
         let share = of.seconds() / of_processor;
         let what = format!("native, {}: processor time of the submitter by that of cpu", of.kind);
         outcome.checks.push(match of.kind {
-            EngineKind::Streaming => Check::at_least(what + " (control: it copies)", "noticed", share, 0.2),
+            EngineKind::Streaming => Check::at_least(what + " (control: it copies)", "noticed", share, 0.2).order(),
             _ => Check::at_most(what, "near 0", share, 0.05),
         });
     }

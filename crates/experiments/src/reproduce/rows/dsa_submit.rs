@@ -114,7 +114,7 @@ fn check(outcome: &mut Outcome, on: &str, reached: &[Reached]) {
     let (large, small): (Vec<Reached>, Vec<Reached>) = reached.iter().partition(|of| of.bytes >= 1 << 20);
     for of in &small {
         let what = format!("{on}, {} KiB: batch to single", of.bytes >> 10);
-        outcome.checks.push(Check::at_least(what, "at least 1", of.batch / of.single, 1.0));
+        outcome.checks.push(Check::at_least(what, "at least 1", of.batch / of.single, 1.0).order());
     }
     for of in &large {
         let what = format!("{on}, {} KiB: single to batch", of.bytes >> 10);
@@ -122,7 +122,7 @@ fn check(outcome: &mut Outcome, on: &str, reached: &[Reached]) {
     }
     if let Some(least) = small.first() {
         let what = format!("{on}, {} KiB: batch, of the device's peak", least.bytes >> 10);
-        outcome.checks.push(Check::at_most(what, "below", least.batch, 0.95));
+        outcome.checks.push(Check::at_most(what, "below", least.batch, 0.95).order());
     }
 }
 
@@ -138,7 +138,7 @@ fn judge(model: &[Reached], control: f64, emulated: &[Reached]) -> Outcome {
     let mut outcome = Outcome::default();
     check(&mut outcome, "model", model);
     let what = format!("control, {CONTROL} times the work of a submission, model, 1 MiB: single to batch");
-    outcome.checks.push(Check::at_most(what, "noticed", control, 0.95));
+    outcome.checks.push(Check::at_most(what, "noticed", control, 0.95).order());
     check(&mut outcome, "emulated", emulated);
     outcome.size("descriptors of a batch", BATCH);
     outcome.size("pace of the emulated device, MiB/s", BYTES_PER_SECOND >> 20);

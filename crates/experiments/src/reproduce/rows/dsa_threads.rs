@@ -126,17 +126,17 @@ fn control(misdeed: Misdeed) -> Result<SoakCounts> {
 fn judge_model(outcome: &mut Outcome, model: &[Modelled]) {
     for of in model {
         let what = format!("model, {}: descriptors executed, more or fewer than submitted", submitters(of.threads));
-        outcome.checks.push(Check::at_most(what, "none", of.astray as f64, 0.0));
+        outcome.checks.push(Check::at_most(what, "none", of.astray as f64, 0.0).order());
     }
     let Some((one, others)) = model.split_first() else { return };
     for of in others {
         for (at, size) in ["1 MiB", "1 GiB"].into_iter().enumerate() {
             let what = format!("model: throughput at {size}, {} to one", submitters(of.threads));
-            outcome.checks.push(Check::at_least(what, "no loss", of.gib_s[at] / one.gib_s[at], 1.0));
+            outcome.checks.push(Check::at_least(what, "no loss", of.gib_s[at] / one.gib_s[at], 1.0).order());
         }
     }
     let what = "model: throughput of one submitter, 1 GiB to 1 MiB";
-    outcome.checks.push(Check::at_least(what, "higher", one.gib_s[1] / one.gib_s[0], 1.001));
+    outcome.checks.push(Check::at_least(what, "higher", one.gib_s[1] / one.gib_s[0], 1.001).order());
 }
 
 fn submitters(threads: u64) -> String {
@@ -151,8 +151,8 @@ fn judge(model: &[Modelled], measured: &[Measured], controls: &[(Misdeed, SoakCo
         let right = of.tasks - of.tasks.min(of.counts.right);
         let more = of.executed.abs_diff(of.tasks);
         outcome.checks.extend([
-            Check::at_most(format!("{name}: tasks lost, wrong or failed"), "none", right as f64, 0.0),
-            Check::at_most(format!("{name}: descriptors executed, more or fewer than tasks"), "none", more as f64, 0.0),
+            Check::at_most(format!("{name}: tasks lost, wrong or failed"), "none", right as f64, 0.0).order(),
+            Check::at_most(format!("{name}: descriptors executed, more or fewer than tasks"), "none", more as f64, 0.0).order(),
         ]);
     }
     if let Some((one, others)) = measured.split_first() {
@@ -167,13 +167,14 @@ fn judge(model: &[Modelled], measured: &[Measured], controls: &[(Misdeed, SoakCo
     };
     let refused: u64 = measured.iter().map(|of| of.counts.refused).sum();
     outcome.checks.extend([
-        Check::at_least("tasks refused by a full queue and submitted again", "none told", refused as f64, 1.0),
+        Check::at_least("tasks refused by a full queue and submitted again", "none told", refused as f64, 1.0).order(),
         Check::at_least(
             "devices that lose, duplicate or lie, noticed",
             "none told",
             controls.iter().filter(is_noticed).count() as f64,
             MISDEEDS.len() as f64,
-        ),
+        )
+        .order(),
     ]);
     outcome.size("tasks", measured.first().map_or(0, |of| of.tasks));
     outcome.size("queue, descriptors", 4);

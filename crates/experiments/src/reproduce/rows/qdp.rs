@@ -84,32 +84,35 @@ fn judge_model(outcome: &mut Outcome, model: &Modelled) {
     let [ddr, hbm, same, apart] = model.placements.map(|of| of.total_ns);
     let in_order = [hbm, apart, ddr, same].is_sorted_by(|a, b| a < b);
     outcome.checks.extend([
-        Check::at_least("model: HBM, apart, DDR5, same node in the order of time", "so", f64::from(in_order), 1.0),
+        Check::at_least("model: HBM, apart, DDR5, same node in the order of time", "so", f64::from(in_order), 1.0).order(),
         Check::at_least(
             "model: SCAN_a with prefetching in one node to without",
             "drastically longer",
             model.placements[2].scan_a_ns / model.placements[0].scan_a_ns,
             1.3,
-        ),
+        )
+        .order(),
         Check::at_most(
             "model: SCAN_a with columns apart to without prefetching (control: nothing is shared)",
             "slightly longer",
             model.placements[3].scan_a_ns / model.placements[0].scan_a_ns,
             1.1,
-        ),
+        )
+        .order(),
     ]);
 }
 
 fn judge_native(outcome: &mut Outcome, native: &Answers) {
     outcome.checks.extend([
-        Check::at_most("native: wrong answers", "none", native.wrong as f64, 0.0),
+        Check::at_most("native: wrong answers", "none", native.wrong as f64, 0.0).order(),
         Check::at_least("native: chunks read from copies, of all prefetched", "near 90 %", native.hit_rate, 0.8),
         Check::at_least(
             "control, an engine that reports success too early: wrong answers",
             "noticed",
             native.control_wrong as f64,
             1.0,
-        ),
+        )
+        .order(),
     ]);
 }
 
