@@ -171,13 +171,14 @@ fn judge(notes: &[Noted<Note>], life: u64, pool: &List) -> Result<(), String> {
 
 fn explorer(steps: Steps, settings: &Settings) -> Explorer<Note> {
     let disk = OnDisk::new(Durability::Sync, true, settings);
+    // What units hold is known to all openings of a disk.
+    let made = disk.clone();
     let open = move |memory: &Crashable| {
         let mut medium = disk.medium(memory, false, 1 + memory.crashes() as u32);
         medium.read_all().expect("a disk");
         Pool::open_on_disk(medium, &options(steps))
     };
     let (ran, recovered, looked) = (open.clone(), open.clone(), open);
-    let made = OnDisk::new(Durability::Sync, true, settings);
     let seed = settings.seed;
     Explorer::new(in_lines(settings).domain, MEMORY_BYTES)
         .setup(move |memory| {
