@@ -206,8 +206,8 @@ pub enum Moved {
     All,
     /// Some are elsewhere: they were in use each time, and may be free to move a little later.
     Busy,
-    /// Some are elsewhere, because the node has no memory free.
-    NoMemory,
+    /// Some are elsewhere, because the node has no memory free, or they are shared with another process.
+    Refused,
 }
 
 /// Times that pages are tried that somebody else holds.
@@ -225,7 +225,7 @@ const TRIES: usize = 3;
 /// A copy of each page that is elsewhere; about 1 ms for 4 MiB.
 pub fn move_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Moved, BindError> {
     /// Where the kernel has written no status: it stopped before.
-    const UNKNOWN: libc::c_int = libc::c_int::MIN;
+    const UNKNOWN: libc::c_int = libc::c_int::MAX;
     check_range(start, bytes)?;
     mask_of(node)?;
     let page_bytes = rustix::param::page_size();
@@ -250,7 +250,7 @@ pub fn move_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Moved, 
         if result < 0 {
             let source = io::Error::last_os_error();
             if source.raw_os_error() == Some(libc::ENOMEM) {
-                return Ok(Moved::NoMemory);
+                return Ok(Moved::Refused);
             }
             return Err(BindError::Refused { call: "move_pages", node, source });
         }
@@ -259,8 +259,8 @@ pub fn move_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Moved, 
             return Ok(Moved::All);
         }
     }
-    let has_no_memory = status.contains(&-libc::ENOMEM);
-    Ok(if has_no_memory { Moved::NoMemory } else { Moved::Busy })
+    let is_refused = status.iter().any(|found| matches!(-found, libc::ENOMEM | libc::EACCES));
+    Ok(if is_refused { Moved::Refused } else { Moved::Busy })
 }
 
 fn verify_policy(start: *const u8, node: u32, wanted: &NodeMask) -> Result<(), BindError> {

@@ -225,6 +225,8 @@ pub unsafe extern "C" fn terrace_pool_section(
     let (Some(pool), Some(body)) = (unsafe { pool.as_ref() }, body) else {
         return bad("no pool, or no body");
     };
+    // The pool outlives this call, whoever lets go of the handle meanwhile.
+    let pool = pool.clone();
     let ran = pool.section(|tx| {
         let mut section = Section(tx);
         // SAFETY: by contract.
@@ -248,7 +250,8 @@ pub unsafe extern "C" fn terrace_pool_section(
 pub unsafe extern "C" fn terrace_pool_sync(pool: *mut Pool) -> c_int {
     // SAFETY: by contract.
     match unsafe { pool.as_ref() } {
-        Some(pool) => pool.sync().map_or_else(|error| of_error(&error), |()| 0),
+        // As for a section.
+        Some(pool) => pool.clone().sync().map_or_else(|error| of_error(&error), |()| 0),
         None => bad("no pool"),
     }
 }

@@ -107,10 +107,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         // What cannot be released now is tried again.
         let _kept = logs.release_excess();
+        if needs_disk || logs.is_disk_full() {
+            let _kept = logs.release_gone();
+        }
         let made = self.spill(logs)?;
         let room_comes = made != Made::Nothing;
-        let mut missing = self.missing_logs(logs);
-        if (pressed || index_pressed || missing > 0) && self.shrink_index() {
+        // Nothing is evicted while there is room to move to.
+        let mut missing = if made == Made::Now { 0 } else { self.missing_logs(logs) };
+        if (pressed || index_pressed || missing > 0) && self.shrink_index() && missing > 0 {
             missing = self.missing_logs(logs);
         }
         let is_due = logs.has_backlog()
@@ -146,7 +150,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             false => {}
         }
         let in_vain = || self.deletes_pressure.is_in_vain(logs.total_segments(), is_to_come);
-        if deletes_pressed && (!freed || in_vain()) {
+        if deletes_pressed && made != Made::Now && (!freed || in_vain()) {
             self.deletes_pressure.give_up(this_round);
         }
         let _kept = logs.release_excess();
@@ -159,11 +163,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// How many logs a map that evicts should free: so that writers find some without waiting, and the budget holds.
     fn missing_logs(&self, logs: &Logs<M>) -> usize {
-        let total = logs.total_segments();
-        match self.evicts() && self.evicts_for_others(total) {
-            true => logs.missing_segments(AHEAD + total as u64 / 64),
-            false => 0,
+        if !self.evicts() || !self.evicts_for_others(logs.segments_in_memory()) {
+            return 0;
         }
+        // Logs that were freed in far memory make room there for what is near.
+        logs.missing_segments(self.evicts_ahead(logs)).saturating_sub(logs.waiting_far())
+    }
+
+    /// Logs that a map that evicts keeps free for its writers.
+    pub(crate) fn evicts_ahead(&self, logs: &Logs<M>) -> u64 {
+        AHEAD + logs.segments_in_memory() as u64 / 64
     }
 
     /// Whether a map of so many segments evicts although none of its own writers waits: it has most of what its

@@ -164,7 +164,7 @@ impl Plan {
             domain: options.domain,
             kind: options.kind,
             in_dram: InDram::of(options),
-            far: options.far.clone(),
+            far: options.far.clone().filter(|_| !is_mapped && !is_slab),
             may_spill: !is_mapped
                 && options.kind == Kind::Hash
                 && options.when_full == WhenFull::Spill,

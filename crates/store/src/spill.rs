@@ -189,15 +189,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             return Ok(self.move_far(logs));
         }
         // Whoever found no room a moment ago finds what is given back now.
-        let waited = logs.leaving_segments() > 0;
+        let waited = logs.leaving_segments() > 0 || logs.waiting_far() > 0;
         // What cannot be given back now is tried again.
-        let _kept = logs.release_left();
+        let _kept = (logs.release_left(), logs.release_free_far());
         let (in_memory, copied) =
             (logs.segments_in_memory() as u64 * LOG_BYTES, logs.copied_bytes());
         let (used, limit) = (self.budget.used(), self.budget.limit());
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
-        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, AHEAD_MOST);
+        let ahead = self.ahead(logs);
         // Logs that are written to do not leave.
         let stay = (logs.writers() as u64 + 1 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
@@ -228,13 +228,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 beyond = missing;
             }
         }
-        let going = leaving(logs, Home::Near, missing.min(beyond));
-        if logs.move_far(&going) > 0 {
+        let (near, most) = (leaving(logs, Home::Near, usize::MAX), missing.min(beyond));
+        if logs.move_far(&near, most) > 0 {
             return Ok(Made::Now);
         }
         // While logs leave far memory, those that are near wait for their turn there.
         let waits = logs.may_move() && logs.far_stats().logs > 0 && logs.leaving_segments() > 0;
-        let comes = waits || logs.send_away(&going)? > 0 || is_to_come();
+        let comes = waits || logs.send_away(&near[..most.min(near.len())])? > 0 || is_to_come();
         let _kept = logs.release_left();
         Ok(if comes { Made::Soon } else { Made::Nothing })
     }
@@ -244,17 +244,25 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if self.plan.far.is_none() {
             return Made::Nothing;
         }
+        let waited = logs.waiting_far() > 0 || logs.leaving_segments() > 0;
         // What cannot be given back now is tried again.
-        let _kept = logs.release_left();
+        let _kept = (logs.release_left(), logs.release_free_far());
+        let missing = logs.missing_segments(self.ahead(logs)).min(LEAVING_MOST);
+        let has_moved = missing > 0
+            && logs.far_room() > 0
+            && logs.move_far(&leaving(logs, Home::Near, usize::MAX), missing) > 0;
+        match (has_moved, waited) {
+            (true, _) => Made::Now,
+            // Far memory that is about to come back is room for what is near.
+            (false, true) => Made::Soon,
+            (false, false) => Made::Nothing,
+        }
+    }
+
+    /// Logs that are kept free for writers: logs move, or leave, no later than any would be evicted.
+    fn ahead(&self, logs: &Logs<M>) -> u64 {
         let ahead = (self.budget.limit() / LOG_BYTES / AHEAD_SHARE).clamp(2, AHEAD_MOST);
-        let missing = logs.missing_segments(ahead).min(LEAVING_MOST).min(logs.far_room());
-        if missing == 0 {
-            return Made::Nothing;
-        }
-        match logs.move_far(&leaving(logs, Home::Near, missing)) {
-            0 => Made::Nothing,
-            _ => Made::Now,
-        }
+        if self.evicts() { ahead.max(self.evicts_ahead(logs)) } else { ahead }
     }
 }
 

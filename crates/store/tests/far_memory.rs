@@ -178,6 +178,23 @@ fn a_map_that_evicts_fills_both_memories_first() {
     }
 }
 
+/// With more memory more logs are kept free for writers, which were evicted before any was moved.
+#[test]
+fn a_larger_map_moves_values_before_it_evicts_any() {
+    const NEAR: u64 = 264 * MIB;
+    let (dir, far) = (tempfile::tempdir().expect("directory"), far());
+    let options = options(Kind::Hash, WhenFull::Evict, &far);
+    let map = Map::open(dir.path(), MapOptions { memory_budget_bytes: NEAR, ..options });
+    let map = map.expect("open");
+    let evicts = (0..3 * NEAR / VALUE_BYTES as u64).find(|n| {
+        put(&map, *n, 0).expect("room is made");
+        n % 64 == 0 && map.stats().evicted > 0
+    });
+    let (stats, bytes) = (map.stats(), evicts.expect("there is an end") * VALUE_BYTES as u64);
+    assert!(stats.far.bytes() >= FAR - LOG_BYTES, "{stats:?}");
+    assert!(bytes > NEAR / 8 * 7 + FAR / 8 * 7, "{} MiB: {stats:?}", bytes >> 20);
+}
+
 #[test]
 fn a_map_gets_its_share_of_far_memory_that_another_has_filled() {
     let (one, other, far) = (tempfile::tempdir(), tempfile::tempdir(), far());

@@ -184,6 +184,51 @@ fn another_engine_layout_size_or_medium_is_refused_and_changes_nothing() {
 }
 
 /// A pool is found where it lies by one that only reads, and is not changed.
+/// The bytes behind the end of a file read as zeros, and a store there ended the process.
+#[test]
+fn a_file_that_was_shortened_is_named() {
+    for (domain, name) in MEDIUMS.into_iter().zip(["pool-journal", "pool"]) {
+        let dir = tempfile::tempdir().expect("directory");
+        made(dir.path(), domain);
+        let path = dir.path().join("pools/list").join(name);
+        let bytes = std::fs::metadata(&path).expect("there").len();
+        for left in [bytes - 4096, bytes / 2 + 512, 100, 0] {
+            let file = File::options().write(true).open(&path).expect("opened");
+            file.set_len(left).expect("shortened");
+            for access in [Access::Write, Access::Read] {
+                let options = MapOptions { domain, access, ..MapOptions::default() };
+                let db = Database::open(dir.path(), options).expect("a database");
+                let refused = db.pool("list").expect_err("it is not whole");
+                assert!(refused.to_string().contains(name), "{left} bytes: {refused}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_was_closed_opens_again_and_one_in_use_keeps_its_settings() {
+    for domain in MEDIUMS {
+        let dir = tempfile::tempdir().expect("directory");
+        made(dir.path(), domain);
+        let db = database(dir.path(), domain);
+        let pool = db.pool("list").expect("a pool");
+        let other = db.pool_with("list", |o| PoolOptions { waits: false, ..o });
+        match domain {
+            Domain::PageCache => {
+                let refused = other.expect_err("others rely on waiting").to_string();
+                assert!(refused.contains("open already with waits = true"), "{refused}");
+            }
+            _ => drop(other.expect("sections are durable when they return in any case")),
+        }
+        pool.close().expect("closed");
+        assert_eq!(push(&pool, 4), Err(SectionError::Closed));
+        drop(pool);
+        let pool = db.pool("list").expect("opened again");
+        push(&pool, 4).expect("room");
+        assert_eq!(values(&pool), [4, 3, 2, 1]);
+    }
+}
+
 #[test]
 fn a_reader_opens_a_pool_of_either_medium_and_writes_nothing() {
     for domain in MEDIUMS {

@@ -101,7 +101,9 @@ impl<M: Memory> Journal<M> {
         self.check()?;
         let payload_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let bytes = (RECORD_HEAD + payload_bytes).next_multiple_of(RECORD_ALIGN);
-        if payload_bytes > self.longest_record() || bytes > self.shape.log_bytes - self.end {
+        if payload_bytes > self.longest_record()
+            || bytes > self.shape.log_bytes.saturating_sub(self.end)
+        {
             return Err(Error::NoRoom { used: self.end + bytes, limit: self.shape.log_bytes });
         }
         let head = RecordHead {

@@ -73,7 +73,8 @@ impl<M: Memory> Syncer<M> {
         Ok(())
     }
 
-    pub(super) fn failure(&self) -> Option<&str> {
+    /// The write or sync that failed, if one did.
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 

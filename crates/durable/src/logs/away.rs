@@ -48,6 +48,8 @@ pub(super) struct Away {
     pub(super) copies: Copies,
     /// Where logs go before they leave memory.
     pub(super) far: Option<Far>,
+    /// Free segments in far memory that wait for readers.
+    pub(super) waiting_far: Arc<AtomicUsize>,
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
@@ -141,8 +143,9 @@ impl<M: Memory> Logs<M> {
 
     /// Segments whose bytes are in near memory.
     pub fn segments_in_memory(&self) -> usize {
-        let elsewhere = self.away_logs() + self.saved_segments() + self.far_logs();
-        (self.total_segments() + self.leaving_segments()).saturating_sub(elsewhere)
+        let far = self.far_logs().saturating_sub(self.leaving_far());
+        let elsewhere = self.away_logs() + self.saved_segments() + far;
+        self.total_segments().saturating_sub(elsewhere) + self.leaving_near()
     }
 
     /// Segments that wait for readers to leave memory.
@@ -180,12 +183,16 @@ impl<M: Memory> Logs<M> {
         if !self.may_leave() && self.away.far.is_none() {
             return Ok(());
         }
-        if self.moves_first(segment) {
-            return Ok(());
-        }
+        self.has_read(segment);
         let bytes = u64::from(SEGMENT_BYTES);
         let kept = self.away.kept.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.budget.used() + kept as u64 * bytes <= self.budget.limit() / 2 {
+        let limit = self.budget.limit();
+        let bound = if self.may_leave() { limit / 2 } else { limit - self.budget.headroom() };
+        if self.budget.used() + kept as u64 * bytes <= bound {
+            return Ok(());
+        }
+        if self.moves_oldest() {
+            self.away.kept.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
         }
         if !self.may_leave() {
@@ -336,7 +343,6 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// The system's; the memory stays, and is tried again.
     pub fn release_left(&self) -> Result<()> {
-        self.release_free_far()?;
         for _ in 0..EPOCHS {
             if self.leaving_segments() == 0 {
                 return Ok(());
@@ -385,6 +391,11 @@ impl<M: Memory> Logs<M> {
             at.map(|at| leaving.swap_remove(at))
         };
         if leaves.is_none() {
+            self.budget.take_anyway(bytes);
+        }
+        if leaves.as_ref().is_some_and(|leaves| !leaves.is_whole) {
+            // Parts of its memory were given back, which come from near memory when they are read.
+            self.give_memory(segment);
             self.budget.take_anyway(bytes);
         }
         // Nobody gives its memory back from here on, and nobody waits for the disk.
@@ -476,7 +487,7 @@ impl<M: Memory> Logs<M> {
     ///
     /// # Errors
     /// Those of the medium; what was not given back is tried again.
-    pub(super) fn release_gone(&self) -> Result<()> {
+    pub fn release_gone(&self) -> Result<()> {
         loop {
             let Some(segment) = self.lock_pool().gone.pop() else { return Ok(()) };
             // SAFETY: nobody reads it any more, and nobody has taken it.

@@ -9,9 +9,13 @@
 //! it counts against, when it leaves for the disk or is free. A free segment has near memory or none: writers do not
 //! write to far memory.
 
+use super::pool::EPOCHS;
 use super::{Logs, SEGMENT_BYTES, Segment, start_of};
 use crate::error::Result;
 use crate::values::{Home, Residence};
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -89,8 +93,8 @@ pub(super) struct Far {
     moved: AtomicU64,
     /// Logs that stayed although they were to move.
     stayed: AtomicU64,
-    /// During recovery, logs that are to move of those that are read next.
-    first: AtomicUsize,
+    /// During recovery, what was read and is near, by sequence number.
+    read: Mutex<BinaryHeap<Reverse<(u64, u32)>>>,
 }
 
 impl Far {
@@ -101,7 +105,7 @@ impl Far {
             count: AtomicUsize::new(0),
             moved: AtomicU64::new(0),
             stayed: AtomicU64::new(0),
-            first: AtomicUsize::new(0),
+            read: Mutex::default(),
         }
     }
 }
@@ -174,40 +178,47 @@ impl<M: Memory> Logs<M> {
     /// more than its share, or that `wants` some room there itself.
     pub fn far_excess(&self, ahead: usize, wants: bool) -> usize {
         let Some(far) = &self.away.far else { return 0 };
+        // Of a small memory, no more than half is kept free.
+        let ahead = ahead.min((far.memory.budget.limit() / BYTES / 2) as usize);
         let (count, share) = (far.count.load(Ordering::Relaxed), far.memory.share() / BYTES);
         let has_more = count as u64 > share;
         // What is leaving makes room soon.
         let leaving = self.leaving_far();
-        let missing = ahead.saturating_sub(self.far_room() + leaving);
+        let missing = ahead.saturating_sub(self.far_room() + leaving + self.waiting_far());
         match has_more || wants {
             true if !far.memory.is_paused() => missing.min(count - leaving.min(count)),
             _ => 0,
         }
     }
 
-    /// Before recovery reads `logs` logs: what near memory has no room for moves to far memory, the first of them,
-    /// which are the oldest where the file has only grown.
-    pub(super) fn expects_logs(&self, logs: u64) {
+    /// During recovery: a log was read, and is near.
+    pub(super) fn has_read(&self, segment: u32) {
         if let Some(far) = &self.away.far {
-            let near = self.budget.limit().saturating_sub(self.budget.used()) / 2 / BYTES;
-            far.first.store(logs.saturating_sub(near) as usize, Ordering::Relaxed);
+            let sequence = self.segments[segment as usize].sequence.load(Ordering::Relaxed);
+            far.read.lock().push(Reverse((sequence, segment)));
         }
     }
 
-    /// During recovery: whether a log that was read is in far memory now.
-    pub(super) fn moves_first(&self, segment: u32) -> bool {
+    /// During recovery, which has read more than near memory has room for: whether the oldest log that was read is in
+    /// far memory now.
+    pub(super) fn moves_oldest(&self) -> bool {
         let Some(far) = &self.away.far else { return false };
-        let next = |left: usize| left.checked_sub(1);
-        far.first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
-            && self.moves_far(segment)
+        let oldest = || far.read.lock().pop();
+        std::iter::from_fn(oldest).any(|Reverse((_, segment))| self.moves_far(segment))
     }
 
-    /// Moves sealed logs to far memory, as far as there is room. Returns how many have moved: the first of `segments`,
-    /// but for such as are not sealed any more, or whose pages are in use. The caller is the collector.
-    pub fn move_far(&self, segments: &[u32]) -> usize {
+    /// At the end of recovery.
+    pub(super) fn forget_read(&self) {
+        self.away.far.iter().for_each(|far| *far.read.lock() = BinaryHeap::new());
+    }
+
+    /// Moves sealed logs to far memory, `most` at the most and as far as there is room: the first of `segments`, but for
+    /// such as are not sealed any more, or whose pages are in use. Returns how many have moved. The caller is the
+    /// collector.
+    pub fn move_far(&self, segments: &[u32], most: usize) -> usize {
         let mut moved = 0;
         for segment in segments {
-            if self.far_room() == 0 {
+            if moved >= most || self.far_room() == 0 {
                 break;
             }
             if self.claim(*segment) {
@@ -239,7 +250,7 @@ impl<M: Memory> Logs<M> {
                 return true;
             }
             Ok(Moved::Busy) => {}
-            Ok(Moved::NoMemory) | Err(_) => far.memory.pause(),
+            Ok(Moved::Refused) | Err(_) => far.memory.pause(),
         }
         far.memory.budget.give(BYTES);
         far.stayed.fetch_add(1, Ordering::Relaxed);
@@ -260,14 +271,24 @@ impl<M: Memory> Logs<M> {
         }
     }
 
+    /// Segments in far memory that are free but wait for readers to leave: their memory comes back.
+    pub fn waiting_far(&self) -> usize {
+        self.away.waiting_far.load(Ordering::Acquire)
+    }
+
     /// Gives the far memory of free segments back, which nobody reads any more; their blocks follow with those of logs
-    /// that were away.
+    /// that were away. The caller is the collector.
     ///
     /// # Errors
     /// The system's; what was not given back is tried again.
-    pub(super) fn release_free_far(&self) -> Result<()> {
+    pub fn release_free_far(&self) -> Result<()> {
         if self.away.far.is_none() {
             return Ok(());
+        }
+        for _ in 0..EPOCHS {
+            if self.waiting_far() > 0 {
+                crossbeam_epoch::pin().flush();
+            }
         }
         loop {
             let segment = {

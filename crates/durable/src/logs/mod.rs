@@ -542,11 +542,14 @@ impl<M: Memory> Freed<'_, M> {
         let Freed { logs, segments } = self;
         let (pool, waiting) = (Arc::clone(&logs.pool), Arc::clone(&logs.waiting));
         let (near, far) = far::by_home(segments, &logs.segments);
+        let waiting_far = Arc::clone(&logs.away.waiting_far);
         waiting.fetch_add(near.len(), Ordering::AcqRel);
+        waiting_far.fetch_add(far.len(), Ordering::AcqRel);
         guard.defer(move || {
             let count = near.len();
             let mut pool = pool.lock();
             pool.free.extend(near);
+            waiting_far.fetch_sub(far.len(), Ordering::AcqRel);
             pool.far.extend(far);
             pool.has_freed = true;
             waiting.fetch_sub(count, Ordering::AcqRel);

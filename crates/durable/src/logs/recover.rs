@@ -116,7 +116,6 @@ impl<M: Memory> Logs<M> {
             control,
             saved,
         };
-        self.expects_logs(u64::from(count) - 1 - saved.map_or(0, SavedIndex::known_logs));
         let mends = scan.run(count, threads)?;
         for (segment, bytes) in scan.control.into_inner().expect("no scanner panicked") {
             self.supersede(start_of(segment), bytes as usize);
@@ -186,6 +185,7 @@ impl<M: Memory> Logs<M> {
         let count = if ends_free { count - 1 } else { count };
         released.retain(|segment| *segment < count);
         self.leave_free(&gone)?;
+        self.forget_read();
         // Those that have left by now were counted apart.
         let elsewhere = released.len() + self.away_logs() + self.saved_segments() + self.far_logs();
         let in_memory = u64::from(count - 1) - elsewhere as u64;

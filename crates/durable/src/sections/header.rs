@@ -13,7 +13,7 @@ use super::EngineKind;
 use super::engine::Recovery;
 use super::error::{Error, Result};
 use super::media::{LINE, Media, PAGE};
-use super::options::Options;
+use super::options::{LOG_BYTES_MAX, Options, SLOTS_MAX};
 use crate::checksum::Crc;
 use terrace_memory::{Domain, Memory};
 
@@ -220,6 +220,10 @@ impl Identity {
         }
         if domain != media.domain() {
             return mismatch("domain", domain.to_string(), media.domain().to_string());
+        }
+        let slots = words[2] >> 32;
+        if words[5].max(words[6]) > LOG_BYTES_MAX || slots > u64::from(SLOTS_MAX) {
+            return Err(unknown("size of a log, or number of slots"));
         }
         Ok(Identity {
             engine,

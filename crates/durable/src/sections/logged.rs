@@ -94,8 +94,11 @@ impl<J: Memory> Log<J> {
                 pen.put(&bytes);
             }
         });
-        // The mirror of the state is of no use before the next one is written.
-        stored.and_then(|()| self.journal.forget_states()).map_err(|error| failed(&error))
+        stored.map_err(|error| failed(&error))?;
+        // The mirror of the state is of no use before the next one is written; memory that is not given back is no
+        // failure of the disk.
+        let _kept = self.journal.forget_states();
+        Ok(())
     }
 
     /// Appends runs as one record, after a checkpoint if there is no room, and applies them to the image. What failed
@@ -198,6 +201,8 @@ pub(super) trait Group: Send + Sync {
     fn wait(&self, committed: u64) -> Result<()>;
     /// Bytes written to the disk, and syncs.
     fn traffic(&self) -> (u64, u64);
+    /// Whether the disk failed: nothing more is committed.
+    fn has_failed(&self) -> bool;
 }
 
 /// One thread syncs for all that were committed until then; the others wait for it, and the next one of them syncs for
@@ -237,5 +242,9 @@ impl<J: Memory> Group for Syncs<J> {
 
     fn traffic(&self) -> (u64, u64) {
         self.syncer.medium().traffic()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.syncer.failure().is_some()
     }
 }

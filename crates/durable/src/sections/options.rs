@@ -18,7 +18,7 @@ pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 /// The log in memory where nothing is said.
 const LOG_BYTES: u64 = 256 << 10;
 /// Slots of shadow: as many as a journal record can name.
-const SLOTS_MAX: u32 = 4096;
+pub(super) const SLOTS_MAX: u32 = 4096;
 /// Shadow's journal where nothing is said: a checkpoint, which rewrites the slots of all active pages,
 /// then comes seldom enough to cost a few bytes a section, and recovery reads no more than that.
 const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;

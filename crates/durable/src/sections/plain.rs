@@ -81,7 +81,8 @@ impl<T> Offset<T> {
 
     /// What lies `bytes` further: a field.
     pub const fn field<F>(self, bytes: usize) -> Offset<F> {
-        Offset::new(self.at + bytes as u64)
+        // Behind the end of every heap, of an offset that was read from elsewhere than its pool.
+        Offset::new(self.at.saturating_add(bytes as u64))
     }
 }
 

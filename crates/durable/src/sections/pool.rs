@@ -232,7 +232,10 @@ impl<M: Memory> Pool<M> {
         };
         // An error may tell of what was read as well.
         let durable = committed.map_or(Ok(()), |(group, committed)| group.wait(committed));
-        result.and_then(|done| Ok(durable.map(|()| done)?))
+        match durable {
+            Ok(()) => result,
+            Err(disk) => Err(disk.into()),
+        }
     }
 
     /// Makes all sections that have returned durable. In memory, and where sections [wait](Options::waits), they are.
@@ -314,6 +317,18 @@ impl<M: Memory> Pool<M> {
             return Err(Error::Closed);
         }
         Ok(state.engine.maintain(&self.media))
+    }
+
+    /// Whether sections are refused until it is opened again: it was closed, or its disk failed.
+    pub fn is_over(&self) -> bool {
+        let has_failed = self.group.as_ref().is_some_and(|(group, _)| group.has_failed());
+        // Whoever runs a section has it open.
+        has_failed || self.seats[0].try_lock().is_some_and(|seat| seat.borrow().ended)
+    }
+
+    /// Of a pool on a disk, whether sections return once they are durable, and whether several run at once.
+    pub fn on_disk_as(&self) -> Option<[bool; 2]> {
+        self.group.as_ref().map(|(_, waits)| [*waits, self.seats.len() > 1])
     }
 
     /// Marks the pool closed; sections are refused from then on. Dropping a pool instead is safe: it is then opened as

@@ -52,8 +52,9 @@ impl<M: Memory, I: Memory> Map<M, I> {
     #[doc(hidden)]
     pub fn await_readers(&self) -> Result<()> {
         let Some(logs) = self.inner.engine.values.logs() else { return Ok(()) };
-        while logs.waiting_segments() + logs.leaving_segments() > 0 {
+        while logs.waiting_segments() + logs.leaving_segments() + logs.waiting_far() > 0 {
             logs.release_left()?;
+            logs.release_free_far()?;
             crossbeam_epoch::pin().flush();
         }
         Ok(())

@@ -343,6 +343,21 @@ impl Pool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Whether sections are refused until it is opened again: it was closed, or its disk failed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
+    /// assert!(!pool.is_over());
+    /// pool.close()?;
+    /// assert!(pool.is_over());
+    /// # Ok::<(), terrace_store::Error>(())
+    /// ```
+    pub fn is_over(&self) -> bool {
+        self.inner.pool.is_over()
+    }
+
     /// Refuses options that ask for another pool than this open one is.
     ///
     /// ```
@@ -361,6 +376,10 @@ impl Pool {
         let engine = options.engine.unwrap_or(pool.engine());
         open::must_match(path, "engine", pool.engine(), engine)?;
         open::must_match(path, "layout", pool.layout(), options.layout.unwrap_or(pool.layout()))?;
+        if let Some([waits, at_once]) = pool.on_disk_as() {
+            open::must_hold(path, "waits", waits, options.waits)?;
+            open::must_hold(path, "at_once", at_once, options.at_once)?;
+        }
         let asked =
             options.bytes.map_or(*bytes, |bytes| open::rounded(bytes, self.inner.is_on_disk));
         open::must_match(path, "size in bytes", bytes, &asked)

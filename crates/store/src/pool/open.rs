@@ -118,6 +118,12 @@ pub(super) fn rounded(bytes: u64, is_on_disk: bool) -> u64 {
     bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX / unit * unit)
 }
 
+/// A file that was shortened: whole pools have whole pages.
+fn ends_early(path: &Path, bytes: u64) -> Error {
+    let what = "the file ends early".into();
+    terrace_durable::Error::Damaged { path: path.into(), offset: bytes, what }.into()
+}
+
 fn section_options(options: &PoolOptions) -> sections::Options {
     let base = options.engine.map_or_else(sections::Options::any, sections::Options::new);
     let base = options.layout.map_or(base.clone().any_layout(), |layout| base.layout(layout));
@@ -153,6 +159,9 @@ fn of_disk(
         let pool = sections::Pool::create_on_disk(medium, shape, &wanted)?;
         return Ok((pool, None, bytes));
     };
+    if there == 0 {
+        return Err(ends_early(path, there));
+    }
     // Two states and the log are read, and the image made of them.
     taken.take(there)?;
     let mut medium = Medium::open(&spec(there.next_multiple_of(FILE_PAGE_BYTES)))?;
@@ -174,6 +183,12 @@ fn of_memory(
 ) -> Result<Opened> {
     let wanted = section_options(options);
     let asked = options.bytes.map(|bytes| rounded(bytes, false));
+    // What lies behind the end of a file reads as zeros, and cannot be written.
+    if let Some(found) = there
+        && (found == 0 || !found.is_multiple_of(FILE_PAGE_BYTES))
+    {
+        return Err(ends_early(path, found));
+    }
     let bytes = there.or(asked).unwrap_or(DEFAULT_BYTES);
     if let (Some(found), Some(asked)) = (there, asked) {
         must_match(path, "size in bytes", &found, &asked)?;
@@ -243,6 +258,23 @@ fn read_in_memory(
 }
 
 /// Refuses a pool that was made otherwise than it is asked for.
+/// What others rely on while a pool is open.
+pub(super) fn must_hold(
+    path: &Path,
+    field: &'static str,
+    in_force: bool,
+    asked: bool,
+) -> Result<()> {
+    if in_force == asked {
+        return Ok(());
+    }
+    let why = format!(
+        "{} is open already with {field} = {in_force}; open it with the same, or close it first",
+        path.display()
+    );
+    Err(Error::Option { field, why })
+}
+
 pub(super) fn must_match<T: PartialEq + Display>(
     path: &Path,
     field: &'static str,

@@ -60,8 +60,26 @@ impl Config {
         if let Some(far) = &far {
             let refused = |why| ConfigError::plain(format!("`maps.{name}.far_tier`: {why}"));
             far_from(values.as_ref(), far).map_err(refused)?;
+            self.is_far_alone(&far.name).map_err(refused)?;
         }
         Ok(MapTiers { values, index, index_costs, far })
+    }
+
+    /// Whether a tier that values are moved to is none that others need memory of from the start.
+    fn is_far_alone(&self, name: &str) -> Result<(), String> {
+        let near = self.maps.iter().flat_map(|(map, of)| {
+            let tiers = [("tier", &of.tier), ("index_tier", &of.index_tier)];
+            tiers.map(|(key, tier)| (format!("maps.{map}.{key}"), tier.as_deref()))
+        });
+        let ledgers = self.ledgers.iter();
+        let ledgers = ledgers.map(|(of, l)| (format!("ledgers.{of}.tier"), l.tier.as_deref()));
+        match near.chain(ledgers).find(|(_, tier)| *tier == Some(name)) {
+            None => Ok(()),
+            Some((key, _)) => Err(format!(
+                "`{name}` is `{key}` as well, which would find it full of values that were moved there; declare \
+                 two tiers of the node, with `bytes` each"
+            )),
+        }
     }
 
     /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tiers_of`] for a map.

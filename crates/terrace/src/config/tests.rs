@@ -319,6 +319,8 @@ fn a_far_tier_is_of_another_node_than_the_near_one() {
     refused("tier = \"near\"\nfar_tier = \"near\"", "and so is `near`");
     refused("tier = \"any\"\nfar_tier = \"far\"", "`any` may take memory of `far` as well");
     refused("tier = \"near\"\nfar_tier = \"any\"", "`any` is memory of no one node");
+    let shared = "tier = \"near\"\nfar_tier = \"far\"\n[maps.b]\nindex_tier = \"far\"";
+    refused(shared, "`far` is `maps.b.index_tier` as well");
     refused("tier = \"near\"\nfar_tier = \"further\"", "no tier `further`; there are near, far");
 }
 

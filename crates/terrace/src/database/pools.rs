@@ -71,9 +71,14 @@ impl Database {
             ..PoolOptions::default()
         });
         let mut pools = self.pools();
-        if let Some(pool) = pools.get(name) {
-            pool.must_be(&options)?;
-            return Ok(pool.clone());
+        match pools.get(name) {
+            Some(pool) if !pool.is_over() => {
+                pool.must_be(&options)?;
+                return Ok(pool.clone());
+            }
+            // Opened again, once its other handles are gone.
+            Some(_) => drop(pools.remove(name)),
+            None => {}
         }
         let folder = self.dir().join("pools").join(name);
         let pool = Pool::open(&folder, &options, &self.shared.budget)?;
