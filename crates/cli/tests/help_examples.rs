@@ -67,6 +67,7 @@ fn prepare(dir: &Path) {
     write("structures.toml", include_str!("../../../examples/structures.toml"));
     write("nodes.toml", include_str!("../../../examples/nodes.toml"));
     write("copies.json", include_str!("../../../examples/copies.json"));
+    write("copies-xeon-max.json", include_str!("../../../examples/copies-xeon-max.json"));
     let records = include_str!("../../../docs/results/reproduction.json");
     // `reproduce report` works in the root of the repository, and knows it by these.
     write("crates/experiments/Cargo.toml", "");
