@@ -93,7 +93,7 @@ map-several-threads: CheckpointTogether
 fn a_page_cache_has_no_lines() {
     let _beside = crate::beside_others();
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 31);
+    assert_eq!(there, 32);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");
