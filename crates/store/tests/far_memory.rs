@@ -192,7 +192,8 @@ fn a_larger_map_moves_values_before_it_evicts_any() {
     });
     let (stats, bytes) = (map.stats(), evicts.expect("there is an end") * VALUE_BYTES as u64);
     assert!(stats.far.bytes() >= FAR - LOG_BYTES, "{stats:?}");
-    assert!(bytes > NEAR / 8 * 7 + FAR / 8 * 7, "{} MiB: {stats:?}", bytes >> 20);
+    // The rest is the index, the redo log, and what is kept free.
+    assert!(bytes > (NEAR + FAR) / 4 * 3, "{} MiB: {stats:?}", bytes >> 20);
 }
 
 #[test]
