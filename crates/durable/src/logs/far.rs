@@ -212,8 +212,8 @@ impl<M: Memory> Logs<M> {
         self.away.far.iter().for_each(|far| *far.read.lock() = BinaryHeap::new());
     }
 
-    /// Moves sealed logs to far memory, `most` at the most and as far as there is room: the first of `segments`, but for
-    /// such as are not sealed any more, or whose pages are in use. Returns how many have moved. The caller is the
+    /// Moves sealed logs to far memory, `most` at the most and as far as there is room: the first of `segments`, but
+    /// for such as are not sealed any more, or whose pages are in use. Returns how many have moved. The caller is the
     /// collector.
     pub fn move_far(&self, segments: &[u32], most: usize) -> usize {
         let mut moved = 0;
