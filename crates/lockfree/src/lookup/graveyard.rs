@@ -123,7 +123,9 @@ impl<K> Graveyard<K> {
         // Before the stacks are looked at: what comes to them afterwards is announced again.
         self.may_leave.store(false, Ordering::SeqCst);
         let mut rest = self.taken.take();
-        if rest.is_null() {
+        // Young keys that are not looked at now were perhaps what was announced.
+        let leaves_young = !rest.is_null();
+        if !leaves_young {
             rest = self.young.take();
         }
         if rest.is_null() && self.old_may_leave.swap(false, Ordering::SeqCst) {
@@ -139,7 +141,8 @@ impl<K> Graveyard<K> {
         if !rest.is_null() {
             self.taken.push_from(rest);
         }
-        if !rest.is_null() || self.old_may_leave.load(Ordering::SeqCst) {
+        let is_more = !rest.is_null() || self.old_may_leave.load(Ordering::SeqCst);
+        if is_more || leaves_young && !self.young.is_empty() {
             self.may_leave.store(true, Ordering::SeqCst);
         }
         keys
