@@ -114,7 +114,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let room_comes = made != Made::Nothing;
         // Nothing is evicted while there is room to move to.
         let mut missing = if made == Made::Now { 0 } else { self.missing_logs(logs) };
-        if (pressed || index_pressed || missing > 0) && self.shrink_index() && missing > 0 {
+        if (pressed || index_pressed || missing > 0) && self.shrink_index() && made != Made::Now {
             missing = self.missing_logs(logs);
         }
         let is_due = logs.has_backlog()
