@@ -147,7 +147,7 @@ impl Pool {
     /// use terrace_store::{Pool, PoolOptions};
     /// let pool = Pool::open(dir.path(), &PoolOptions::default(), &budget)?;
     /// assert_eq!(pool.stats()?.engine, "redo", "on a disk");
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Durability
@@ -224,7 +224,7 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// assert_eq!(pool.maintain()?.journal_lines_freed, 0, "nothing to do");
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl Pool {
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// pool.section(|tx| tx.create(&7u64))?;
     /// assert_eq!(pool.stats()?.objects, 1);
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -279,7 +279,7 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// assert_eq!(pool.log_use(), Some([0, 16 << 20]));
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn log_use(&self) -> Option<[u64; 2]> {
         self.inner.pool.log_use()
@@ -292,7 +292,7 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// assert!(pool.damage().is_empty());
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn damage(&self) -> &[String] {
         &self.inner.pool.recovery().damage
@@ -305,7 +305,7 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// assert!(pool.path().starts_with(dir.path()));
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn path(&self) -> &Path {
         &self.inner.path
@@ -320,7 +320,7 @@ impl Pool {
     /// use terrace_store::pool::SectionError;
     /// pool.close()?;
     /// assert_eq!(pool.section(|tx| tx.create(&7u64)), Err(SectionError::Closed));
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -337,7 +337,7 @@ impl Pool {
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
     /// # let pool = terrace_store::Pool::open(dir.path(), &terrace_store::PoolOptions::default(), &budget)?;
     /// assert!(pool.is_same(&pool.clone()));
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_same(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -352,7 +352,7 @@ impl Pool {
     /// assert!(!pool.is_over());
     /// pool.close()?;
     /// assert!(pool.is_over());
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_over(&self) -> bool {
         self.inner.pool.is_over()
@@ -366,7 +366,7 @@ impl Pool {
     /// # use terrace_store::{Pool, PoolOptions};
     /// let pool = Pool::open(dir.path(), &PoolOptions::default(), &budget)?;
     /// assert!(pool.must_be(&PoolOptions { layout: Some(2), ..PoolOptions::default() }).is_err());
-    /// # Ok::<(), terrace_store::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
