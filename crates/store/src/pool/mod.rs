@@ -169,7 +169,7 @@ impl Pool {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
-    /// # use terrace_store::{Error, Pool, PoolOptions};
+    /// # use terrace_store::{Pool, PoolOptions};
     /// use terrace_store::pool::Root;
     /// const COUNT: Root<u64> = Root::new(0);
     /// let pool = Pool::open(dir.path(), &PoolOptions::default(), &budget)?;
@@ -180,7 +180,7 @@ impl Pool {
     /// })?;
     /// let count = pool.section(|tx| tx.get(tx.root(COUNT)?))?;
     /// assert_eq!(count, 42);
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -200,14 +200,14 @@ impl Pool {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
-    /// # use terrace_store::{Error, Pool, PoolOptions};
+    /// # use terrace_store::{Pool, PoolOptions};
     /// let later = PoolOptions { waits: false, ..PoolOptions::default() };
     /// let pool = Pool::open(dir.path(), &later, &budget)?;
     /// for _ in 0..100 {
     ///     pool.section(|tx| tx.create(&7u64))?;
     /// }
     /// pool.sync()?; // one sync for all of them
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
