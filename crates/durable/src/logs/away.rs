@@ -183,19 +183,22 @@ impl<M: Memory> Logs<M> {
         if !self.may_leave() && self.away.far.is_none() {
             return Ok(());
         }
-        self.has_read(segment);
         let bytes = u64::from(SEGMENT_BYTES);
         let kept = self.away.kept.fetch_add(1, Ordering::Relaxed) + 1;
         let limit = self.budget.limit();
         let bound = if self.may_leave() { limit / 2 } else { limit - self.budget.headroom() };
+        // Others may move what is noted as near: not this one before it is sure to stay.
         if self.budget.used() + kept as u64 * bytes <= bound {
+            self.stays_near(segment);
             return Ok(());
         }
         if self.moves_oldest() {
             self.away.kept.fetch_sub(1, Ordering::Relaxed);
+            self.stays_near(segment);
             return Ok(());
         }
         if !self.may_leave() {
+            self.stays_near(segment);
             return Ok(());
         }
         self.away.kept.fetch_sub(1, Ordering::Relaxed);

@@ -191,8 +191,8 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// During recovery: a log was read, and is near.
-    pub(super) fn has_read(&self, segment: u32) {
+    /// During recovery: a log was read, and stays near unless another needs its room.
+    pub(super) fn stays_near(&self, segment: u32) {
         if let Some(far) = &self.away.far {
             let sequence = self.segments[segment as usize].sequence.load(Ordering::Relaxed);
             far.read.lock().push(Reverse((sequence, segment)));
